@@ -1,0 +1,1 @@
+"""Decisions to the world, one executor a file."""

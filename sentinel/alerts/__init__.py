@@ -1,0 +1,1 @@
+"""Decisions to people; executors too: one file a channel."""

@@ -1,0 +1,1 @@
+"""Which checkpoint is good; pure."""

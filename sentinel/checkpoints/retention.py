@@ -1,0 +1,33 @@
+"""Which checkpoints need no pin any more."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from sentinel.domain.checkpoints import Checkpoint
+from sentinel.protocol.ids import CheckpointId
+
+KNOWN_GOOD_KEPT: Final = 2
+"""The very last may turn out broken, so never one alone (S. Bekman, Machine Learning Engineering, on checkpoints)."""
+CANDIDATES_KEPT: Final = 4
+"""Newer ones that may still become known good."""
+
+
+def releasable(checkpoints: Sequence[Checkpoint]) -> tuple[CheckpointId, ...]:
+    """Ids whose files the agent may let go.
+
+    Kept are the two newest known-good checkpoints, the newest candidates beyond them, and every suspect that may be
+    cleared; what is bad or on an abandoned branch is not.
+
+    Args:
+        checkpoints: all of the run, newest first.
+    """
+    known_good = [each.id for each in checkpoints if each.state == "known_good"][:KNOWN_GOOD_KEPT]
+    hopeful = [
+        each.id
+        for each in checkpoints
+        if each.state in ("reported", "verified") or (each.state == "suspect" and each.verified)
+    ][:CANDIDATES_KEPT]
+    kept = {*known_good, *hopeful}
+    return tuple(each.id for each in checkpoints if each.state != "deleted" and each.id not in kept)

@@ -1,0 +1,1 @@
+"""The `sentinel` command, one file a verb."""

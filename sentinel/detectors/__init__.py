@@ -1,0 +1,1 @@
+"""Observation to findings; pure; one detector a file."""

@@ -1,0 +1,11 @@
+"""All detectors, in the order in which they see an entry."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sentinel.detectors.base import Detector
+from sentinel.detectors.loss_spike import LossSpike
+from sentinel.detectors.nonfinite import Nonfinite
+
+ROSTER: tuple[type[Detector[Any]], ...] = (Nonfinite, LossSpike)

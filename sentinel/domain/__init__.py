@@ -1,0 +1,1 @@
+"""The nouns and their state tables; pure."""

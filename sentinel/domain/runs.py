@@ -1,0 +1,38 @@
+"""A run and where it stands."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from sentinel.protocol.ids import AttemptId
+from sentinel.protocol.observations import Mode
+
+RunPhase = Literal["waiting", "training", "silent", "finished", "failed", "interrupted"]
+
+
+@dataclass(slots=True, kw_only=True)
+class Run:
+    """Summary of a run; the pipeline keeps it up to date in place."""
+
+    attempt: AttemptId = AttemptId("")
+    attempts: int = 0
+    segment: int = 0
+    step: int = 0
+    """The newest optimizer step of the live segment."""
+    phase: RunPhase = "waiting"
+    mode: Mode = "observe"
+    """The agent's ceiling."""
+    precision: str = ""
+    rollback: str = "none"
+    """The kind of rollback that the agent can do."""
+    rollback_reason: str = ""
+    max_steps: int | None = None
+    held_by: str = ""
+    """Who holds the run; empty when nobody does."""
+    hold_reason: str = ""
+    loss: float | None = None
+    accumulate: int = 1
+    host: str = ""
+    last_at: float = 0.0
+    """received_at of the newest word from a sender."""

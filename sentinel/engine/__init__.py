@@ -1,0 +1,1 @@
+"""The loop: the log's single writer, the dispatcher of actions, replay."""

@@ -1,0 +1,89 @@
+"""Takes planned alerts out of the outbox, sends them, and tells the run's log how it went.
+
+An alert is claimed before it is sent and answered for after, so a daemon that dies in between sends it again: people
+are told at least once, and the pair (incident, status) lets a receiver drop the second.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from sentinel import clock
+from sentinel.domain.actions import Action
+from sentinel.domain.executor import Execution, Executor
+from sentinel.engine.writer import Writer
+from sentinel.protocol.ids import ActionId, RunId
+from sentinel.protocol.observations import ActionResult
+from sentinel.store import action_outbox
+
+log = logging.getLogger(__name__)
+
+MOST_TRIES: Final = 8
+"""With waits that double from 5 s this is about 20 minutes: a receiver that is away longer is seen to by people."""
+ANSWER_WITHIN_S: Final = 30.0
+_FAILED_BY_BUG: Final = Execution(done=False, reason="the channel raised an error: see the daemon's log")
+
+
+class Dispatcher:
+    """Sends what is due; ``dispatch`` is called from one thread at a time.
+
+    Args:
+        writer: through which everything is written.
+        channels: each gets every alert.
+        sent: told (channel, whether it was sent) for each try, such as a metric.
+    """
+
+    def __init__(
+        self, writer: Writer, channels: Sequence[Executor], sent: Callable[[str, bool], None] = lambda _name, _ok: None
+    ) -> None:
+        self._writer = writer
+        self._channels = channels
+        self._sent = sent
+        self._reached: dict[ActionId, set[str]] = {}
+        """Channels that have an alert already, while others are still tried."""
+
+    def dispatch(self) -> int:
+        """Sends every alert that is due; returns how many were settled.
+
+        Raises:
+            StoreUnavailable: the outbox cannot be read or written; nothing was sent.
+        """
+        due = self._writer.write(lambda connection: action_outbox.claim_due(connection, "alert", at=clock.now()))
+        settled = 0
+        for action, tries in due.result(ANSWER_WITHIN_S):
+            tried = [self._try(channel, action) for channel in self._channels]
+            failures = [each for each in tried if not each.done]
+            if failures and any(each.retryable for each in failures) and tries < MOST_TRIES:
+                continue
+            self._reached.pop(action.id, None)
+            self._settle(action, failures)
+            settled += 1
+        return settled
+
+    def _try(self, channel: Executor, action: Action) -> Execution:
+        reached = self._reached.setdefault(action.id, set())
+        if channel.name in reached:
+            return Execution(done=True)
+        try:
+            execution = channel.execute(action)
+        except Exception:
+            log.exception("channel %s failed on alert %s", channel.name, action.id)
+            execution = _FAILED_BY_BUG
+        self._sent(channel.name, execution.done)
+        if execution.done:
+            reached.add(channel.name)
+        else:
+            log.warning("alert %s was not sent by %s: %s", action.id, channel.name, execution.reason)
+        return execution
+
+    def _settle(self, action: Action, failures: Sequence[Execution]) -> None:
+        outcome = ActionResult(
+            at=clock.now(),
+            action=action.id,
+            outcome="failed" if failures else "succeeded",
+            reason="; ".join(each.reason for each in failures),
+        )
+        run = RunId(action.payload["run"])
+        self._writer.tell(run, lambda _stream: outcome).result(ANSWER_WITHIN_S)

@@ -1,0 +1,218 @@
+"""The one thread that writes: appends to the logs, advances the pipelines, commits both together, then answers.
+
+What waits when a transaction begins goes into it, so that a slow disk is paid for once by many. If a transaction fails
+nothing of it happened: the streams it touched are read again from the database, and every caller is told.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol, TypeVar
+
+from sentinel import clock
+from sentinel.domain.errors import StoreUnavailable
+from sentinel.engine.streams import Advanced, Stream
+from sentinel.protocol.commands import Reply
+from sentinel.protocol.ids import RunId
+from sentinel.protocol.observations import ObservationBatch
+from sentinel.store import action_outbox, decision_log, observation_log
+from sentinel.store.session import Connection, Database
+
+log = logging.getLogger(__name__)
+
+GROUP_LIMIT: Final = 64
+"""Submissions in one transaction: bounds how long the first of them waits for the others."""
+Answer = TypeVar("Answer")
+
+
+class Witness(Protocol):
+    """Whoever wants to know what was committed, such as metrics; called on the writer's thread after the commit."""
+
+    def committed(self, stream: Stream, advanced: Sequence[Advanced]) -> None:
+        """Entries of one run are durable."""
+
+
+@dataclass(slots=True)
+class _Job:
+    work: Callable[[_Transaction], Any]
+    future: Future[Any]
+
+
+@dataclass(slots=True)
+class _Transaction:
+    """What the jobs of one transaction share."""
+
+    connection: Connection
+    stream: Callable[[RunId], Stream]
+    advanced: dict[RunId, list[Advanced]] = field(default_factory=dict)
+    ordered: set[RunId] = field(default_factory=set)
+    """Runs whose orders go out with an answer to this transaction."""
+
+    def note(self, run: RunId, advanced: Sequence[Advanced]) -> None:
+        self.advanced.setdefault(run, []).extend(advanced)
+
+
+class Writer:
+    """Start it with ``start`` and end it with ``stop``; every method may be called from any thread.
+
+    Args:
+        database: at this release's schema.
+        policy: the policy in force, as TOML.
+        witnesses: told after each commit.
+    """
+
+    def __init__(self, database: Database, policy: str, witnesses: Sequence[Witness] = ()) -> None:
+        self._database = database
+        self._policy = policy
+        self._witnesses = witnesses
+        self._streams: dict[RunId, Stream] = {}
+        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._loop, name="sentinel-writer", daemon=True)
+
+    def start(self) -> None:
+        """Begins to write."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Finishes what waits, then ends."""
+        self._jobs.put(None)
+        self._thread.join()
+
+    @property
+    def alive(self) -> bool:
+        """Whether it writes."""
+        return self._thread.is_alive()
+
+    @property
+    def waiting(self) -> int:
+        """Jobs that wait for the next transaction."""
+        return self._jobs.qsize()
+
+    def ingest(self, batch: ObservationBatch, payloads: Sequence[str], *, received_at: float) -> Future[Reply]:
+        """Takes a batch; the future holds the reply once the batch is durable.
+
+        Args:
+            batch: decoded.
+            payloads: the JSON text of each observation, as it came.
+            received_at: Unix seconds.
+        """
+        return self._submit(lambda transaction: _ingest(transaction, batch, payloads, received_at))
+
+    def tell(self, run: RunId, make: Callable[[Stream], Any | None]) -> Future[bool]:
+        """Appends an observation of the daemon's own to a run's log, unless ``make`` returns None."""
+
+        def work(transaction: _Transaction) -> bool:
+            stream = transaction.stream(run)
+            observation = make(stream)
+            if observation is not None:
+                transaction.note(run, [stream.tell(observation, received_at=clock.now())])
+            return observation is not None
+
+        return self._submit(work)
+
+    def write(self, work: Callable[[Connection], Answer]) -> Future[Answer]:
+        """Runs ``work`` in the next transaction."""
+        return self._submit(lambda transaction: work(transaction.connection))
+
+    def _submit(self, work: Callable[[_Transaction], Answer]) -> Future[Answer]:
+        future: Future[Answer] = Future()
+        self._jobs.put(_Job(work, future))
+        return future
+
+    def _loop(self) -> None:
+        ending = False
+        while not ending:
+            jobs = [self._jobs.get()]
+            while len(jobs) < GROUP_LIMIT and not self._jobs.empty():
+                jobs.append(self._jobs.get())
+            ending = None in jobs
+            wanted = [job for job in jobs if job is not None]
+            if wanted:
+                self._commit(wanted)
+
+    def _commit(self, jobs: Sequence[_Job]) -> None:
+        answers: list[Any] = []
+        touched: set[RunId] = set()
+        try:
+            with self._database.transaction() as connection:
+                begun: dict[RunId, list[Advanced]] = {}
+
+                def stream(run: RunId) -> Stream:
+                    touched.add(run)
+                    if run not in self._streams:
+                        self._streams[run] = Stream(connection, run)
+                        begun[run] = self._streams[run].begin(self._policy, received_at=clock.now())
+                    return self._streams[run]
+
+                transaction = _Transaction(connection, stream)
+                answers = [job.work(transaction) for job in jobs]
+                for run, advanced in begun.items():
+                    transaction.advanced[run] = advanced + transaction.advanced.get(run, [])
+                for run, advanced in transaction.advanced.items():
+                    _save(connection, self._streams[run], advanced)
+                for run in transaction.ordered:
+                    action_outbox.claim_orders(connection, run, at=clock.now())
+        except Exception as error:  # noqa: BLE001 - whatever it was, nothing was committed, and the writer must go on
+            self._failed(jobs, touched, error)
+            return
+        for run, advanced in transaction.advanced.items():
+            for witness in self._witnesses:
+                witness.committed(self._streams[run], advanced)
+        for job, answer in zip(jobs, answers, strict=True):
+            job.future.set_result(answer)
+
+    def _failed(self, jobs: Sequence[_Job], touched: set[RunId], error: Exception) -> None:
+        for run in touched:
+            self._streams.pop(run, None)
+        if not isinstance(error, StoreUnavailable) and len(jobs) > 1:
+            for job in jobs:  # one of them is at fault: the others must not pay for it
+                self._commit([job])
+            return
+        log.error("a transaction failed and nothing of it was kept", exc_info=error)
+        for job in jobs:
+            job.future.set_exception(error)
+
+
+def _ingest(transaction: _Transaction, batch: ObservationBatch, payloads: Sequence[str], received_at: float) -> Reply:
+    stream = transaction.stream(batch.run)
+    stream.heard_at = clock.monotonic()
+    advanced: list[Advanced] = []
+    for offset, (observation, payload) in enumerate(zip(batch.observations, payloads, strict=True)):
+        if stream.take_number(batch.attempt, batch.sender, batch.first_counter + offset):
+            advanced.append(
+                stream.append(
+                    observation,
+                    payload,
+                    received_at=received_at,
+                    attempt=batch.attempt,
+                    sender=batch.sender,
+                    backlog=batch.backlog,
+                )
+            )
+    transaction.note(batch.run, advanced)
+    commands = () if batch.backlog else stream.pipeline.orders_for(batch.attempt)
+    if commands:
+        transaction.ordered.add(batch.run)
+    return Reply(
+        accepted=len(advanced),
+        duplicates=len(batch.observations) - len(advanced),
+        commands=commands,
+        notices=stream.pipeline.notices_after(batch.notices_after),
+        releasable=stream.pipeline.releasable(),
+    )
+
+
+def _save(connection: Connection, stream: Stream, advanced: Sequence[Advanced]) -> None:
+    at = clock.now()
+    observation_log.append(connection, [each.stored for each in advanced])
+    for each in advanced:
+        decision_log.put_outcome(connection, each.stored.entry, each.outcome)
+        action_outbox.plan(connection, stream.run, each.outcome.actions, at=at)
+        action_outbox.change(connection, each.outcome.action_changes, at=at)
+    decision_log.put_run(connection, stream.run, stream.pipeline.run, sequence=stream.sequence, at=at)
+    stream.save(connection)

@@ -1,0 +1,78 @@
+"""What became of orders and alerts, and what agents say of checkpoints."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sentinel.domain.actions import ActionChange, ActionEvent
+from sentinel.domain.log_entry import LogEntry
+from sentinel.pipeline.outcome import Outcome
+from sentinel.pipeline.parts import Parts
+from sentinel.pipeline.seeing import see
+from sentinel.protocol.ids import ActionId, CommandId
+from sentinel.protocol.observations import ActionResult, CheckpointReport, CommandResult
+
+_EVENTS: Final[dict[str, ActionEvent]] = {
+    "succeeded": "succeed",
+    "failed": "fail",
+    "refused": "fail",
+    "expired": "expire",
+}
+
+
+def checkpoint_report(parts: Parts, entry: LogEntry, report: CheckpointReport, outcome: Outcome) -> None:
+    """A checkpoint was saved, verified, found broken or deleted; one saved during a fault is suspect."""
+    onsets = [each.suspect_from for each in parts.incidents.unsettled if each.segment == parts.run.segment]
+    outcome.checkpoints += parts.catalog.report(report, entry.attempt, doubt_from=min(onsets, default=None))
+
+
+def command_result(parts: Parts, entry: LogEntry, result: CommandResult, outcome: Outcome) -> None:
+    """The agent answered for a command."""
+    if entry.attempt != parts.run.attempt:
+        return
+    if result.outcome == "succeeded":
+        _rolled_back(parts, entry, result, outcome)
+    else:
+        action = ActionId(result.command)
+        order_failed(parts, entry, ActionChange(action, _EVENTS[result.outcome], result.reason), outcome)
+
+
+def action_result(_parts: Parts, _entry: LogEntry, result: ActionResult, outcome: Outcome) -> None:
+    """An executor answered for an action that no agent reports on."""
+    outcome.action_changes.append(ActionChange(result.action, _EVENTS[result.outcome], result.reason))
+
+
+def order_failed(parts: Parts, entry: LogEntry, change: ActionChange, outcome: Outcome) -> None:
+    """What was ordered was not done: its incident is open again and decided anew."""
+    order = parts.deciding.settle(CommandId(change.action), failed=True)
+    if order is None:
+        return
+    outcome.action_changes.append(change)
+    incident = parts.incidents.get(order.incident)
+    if incident is not None and incident.state == "mitigating":
+        failure = parts.incidents.failed(incident, "action failed", change.reason, entry)
+        parts.deciding.decide(failure, parts.run, entry, outcome)
+
+
+def _rolled_back(parts: Parts, entry: LogEntry, result: CommandResult, outcome: Outcome) -> None:
+    run = parts.run
+    if result.segment <= run.segment:
+        return  # told again
+    from_step = run.step if result.from_step is None else result.from_step
+    order = parts.deciding.settle(result.command, failed=False)
+    parts.deciding.remember_rollback()
+    outcome.rollups += parts.rollups.flush()
+    outcome.checkpoints += parts.catalog.rolled_back(result.step)
+    lost_s = parts.recovery.rolled_back(result.step, result.at)
+    run.segment, run.step = result.segment, result.step
+    see(parts, entry, outcome)
+    if order is None:
+        return
+    outcome.action_changes.append(ActionChange(ActionId(result.command), "succeed", result.reason))
+    incident = parts.incidents.get(order.incident)
+    if incident is not None and incident.is_open:
+        lost_steps = from_step - result.step
+        change = parts.incidents.rolled_back(
+            incident, order.command.checkpoint, entry, lost_steps=lost_steps, lost_s=lost_s
+        )
+        parts.deciding.decide(change, run, entry, outcome)

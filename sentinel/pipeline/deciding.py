@@ -1,0 +1,198 @@
+"""From changes of incidents to decisions, orders, alerts and notices; remembers what was ordered and what waits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from sentinel.checkpoints.catalog import Catalog
+from sentinel.checkpoints.selection import Selection, select
+from sentinel.domain.actions import Action, ActionChange
+from sentinel.domain.decisions import Decision, Rung
+from sentinel.domain.incidents import Incident
+from sentinel.domain.log_entry import LogEntry
+from sentinel.domain.runs import Run
+from sentinel.incidents.lifecycle import IncidentChange, Incidents
+from sentinel.pipeline.outcome import Outcome
+from sentinel.pipeline.telling import alert_action, notice_of
+from sentinel.policy.announce import AlertStatus, announcement
+from sentinel.policy.decide import Choice, decide
+from sentinel.policy.limits import RefusalKind, Situation
+from sentinel.policy.rules import Policy, parse_policy
+from sentinel.protocol.codec import to_tree
+from sentinel.protocol.commands import Notice, RollBack
+from sentinel.protocol.ids import ActionId, CommandId, DecisionId, IncidentId
+
+NOTICES_KEPT: Final = 16
+ROLLBACKS_KEPT: Final = 64
+
+
+@dataclass(slots=True)
+class Order:
+    """A rollback that the agent has not answered for."""
+
+    incident: IncidentId
+    command: RollBack
+
+
+@dataclass(slots=True)
+class DecidingState:
+    """What has been ordered, refused and told."""
+
+    policy: str = ""
+    orders: dict[CommandId, Order] = field(default_factory=dict)
+    waiting: dict[IncidentId, RefusalKind] = field(default_factory=dict)
+    """Incidents whose decision a limit withheld, to be asked again when it is lifted."""
+    failed_orders: dict[IncidentId, int] = field(default_factory=dict)
+    told: dict[IncidentId, AlertStatus] = field(default_factory=dict)
+    rollback_steps: list[int] = field(default_factory=list)
+    worked_steps: int = 0
+    notices: list[Notice] = field(default_factory=list)
+    notice_count: int = 0
+
+
+class Deciding:
+    """The decisions of one run."""
+
+    def __init__(self, incidents: Incidents, catalog: Catalog) -> None:
+        self.state = DecidingState()
+        self._incidents = incidents
+        self._catalog = catalog
+        self._policy = Policy()
+        self._policy_text = ""
+
+    @property
+    def policy(self) -> Policy:
+        """The policy in force; before any is known it only observes."""
+        if self._policy_text != self.state.policy:
+            self._policy = parse_policy(self.state.policy)
+            self._policy_text = self.state.policy
+        return self._policy
+
+    def notices_after(self, sequence: int) -> tuple[Notice, ...]:
+        """News for the person at the training's terminal."""
+        return tuple(notice for notice in self.state.notices if notice.sequence > sequence)
+
+    def decide(self, change: IncidentChange, run: Run, entry: LogEntry, outcome: Outcome) -> None:
+        """Takes one decision about a changed incident and plans what follows from it."""
+        incident = change.incident
+        self.state.waiting.pop(incident.id, None)
+        selection = select(self._catalog.checkpoints, incident.suspect_from)
+        choice = self._choose(change, run, entry, selection)
+        if choice.refused is not None and choice.refused.passes:
+            self.state.waiting[incident.id] = choice.refused.kind
+        target = selection.target if choice.rung == "rollback" else None
+        action: Action | None = None
+        if target is not None and choice.outcome == "ordered":
+            command = RollBack(
+                id=CommandId(f"{entry.run}.a{entry.sequence}.{len(outcome.actions)}"),
+                incident=incident.id,
+                checkpoint=target.id,
+                digest=target.digest,
+                step=target.step,
+                segment=run.segment,
+                expires_step=run.step + self.policy.limits.expires_after_steps,
+                data=choice.rule.data,
+                lr_scale=choice.rule.lr_scale,
+                reason=incident.reason,
+            )
+            action = self._order(command)
+            outcome.actions.append(action)
+            incident = self._incidents.mitigate(incident, entry)
+        elif choice.rung == "escalate" and incident.state != "escalated":
+            incident = self._incidents.escalate(incident, entry)
+        decision = Decision(
+            id=DecisionId(f"{entry.run}.d{entry.sequence}.{len(outcome.decisions)}"),
+            incident=incident.id,
+            sequence=entry.sequence,
+            at=entry.received_at,
+            step=run.step,
+            change=change.change,
+            rule=choice.decided_by,
+            rung=choice.rung,
+            outcome=choice.outcome,
+            reason=choice.reason,
+            checkpoint=target.id if target else None,
+            target_step=target.step if target else None,
+            passed_over=selection.passed_over if target else (),
+            action=action.id if action else None,
+        )
+        outcome.incidents.append(incident)
+        outcome.decisions.append(decision)
+        self._tell(incident, decision, entry, outcome)
+
+    def lifted(self, run: Run, entry: LogEntry) -> Iterator[Incident]:
+        """Incidents whose decision was withheld by a limit that no longer stands in the way."""
+        for incident_id, kind in list(self.state.waiting.items()):
+            incident = self._incidents.get(incident_id)
+            if incident is None or not incident.is_open:
+                del self.state.waiting[incident_id]
+            elif self._is_lifted(kind, incident, run, entry):
+                yield incident
+
+    def settle(self, command: CommandId, *, failed: bool) -> Order | None:
+        """An order was answered; returns it, or None if it was not known."""
+        order = self.state.orders.pop(command, None)
+        if order is not None and failed:
+            self.state.failed_orders[order.incident] = self.state.failed_orders.get(order.incident, 0) + 1
+        return order
+
+    def remember_rollback(self) -> None:
+        """A rollback was carried out: it counts towards the cooldown and the budget."""
+        self.state.rollback_steps = [*self.state.rollback_steps, self.state.worked_steps][-ROLLBACKS_KEPT:]
+
+    def overdue(self, step: int) -> list[CommandId]:
+        """Orders that the agent should have carried out by ``step``."""
+        return [command for command, order in self.state.orders.items() if step > order.command.expires_step]
+
+    def withdraw_all(self, reason: str, outcome: Outcome) -> None:
+        """The attempt that was to carry them out is over."""
+        for command in self.state.orders:
+            outcome.action_changes.append(ActionChange(ActionId(command), "expire", reason))
+        self.state.orders.clear()
+
+    def _choose(self, change: IncidentChange, run: Run, entry: LogEntry, selection: Selection) -> Choice:
+        policy = self.policy
+        incident = change.incident
+        if not incident.is_open or change.change == "rolled back":
+            rule = policy.rule_for(incident)
+            rung: Rung = "watch" if incident.is_open else "none"
+            return Choice(rule=rule, rung=rung, outcome="nothing", reason=change.reason)
+        situation = Situation(
+            run=run,
+            policy=policy,
+            selection=selection,
+            backlog=entry.backlog,
+            rollback_steps=self.state.rollback_steps,
+            failed_orders=self.state.failed_orders.get(incident.id, 0),
+            worked_steps=self.state.worked_steps,
+        )
+        return decide(incident, situation)
+
+    def _order(self, command: RollBack) -> Action:
+        self.state.orders[command.id] = Order(incident=command.incident, command=command)
+        return Action(
+            id=ActionId(command.id), incident=command.incident, executor="trainer_command", payload=to_tree(command)
+        )
+
+    def _is_lifted(self, kind: RefusalKind, incident: Incident, run: Run, entry: LogEntry) -> bool:
+        if kind == "hold":
+            return not run.held_by
+        if kind == "backlog":
+            return not entry.backlog
+        if kind == "cooldown":
+            since = self.state.worked_steps - self.state.rollback_steps[-1]
+            return since >= self.policy.limits.cooldown_steps
+        return select(self._catalog.checkpoints, incident.suspect_from).target is not None
+
+    def _tell(self, incident: Incident, decision: Decision, entry: LogEntry, outcome: Outcome) -> None:
+        alert = announcement(incident, decision, self.state.told.get(incident.id), self.policy.alerts)
+        if alert is not None:
+            self.state.told[incident.id] = alert.status
+            number = len(outcome.actions)
+            outcome.actions.append(alert_action(incident, decision, entry, alert, number=number))
+        if incident.severity != "info" and not entry.backlog:
+            self.state.notice_count += 1
+            notice = notice_of(incident, decision, sequence=self.state.notice_count)
+            self.state.notices = [*self.state.notices, notice][-NOTICES_KEPT:]

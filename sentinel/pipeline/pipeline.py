@@ -1,0 +1,110 @@
+"""The fold of one run's log: which stage takes which kind of entry."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from sentinel.checkpoints.retention import releasable
+from sentinel.domain.log_entry import LogEntry
+from sentinel.domain.runs import Run
+from sentinel.pipeline import answers, attempts, operators, snapshot, steps
+from sentinel.pipeline.outcome import Outcome
+from sentinel.pipeline.parts import Parts
+from sentinel.protocol.commands import Notice, RollBack
+from sentinel.protocol.ids import AttemptId, CheckpointId, RunId
+from sentinel.protocol.observations import (
+    ActionResult,
+    AttemptEnded,
+    AttemptStarted,
+    CheckpointReport,
+    CommandResult,
+    OperatorRequest,
+    PolicyChanged,
+    StepReport,
+    Tick,
+)
+
+VERSION: Final = "1"
+"""Rises when the same log would lead to other decisions, or a snapshot to another state."""
+
+Stage = Callable[[Parts, LogEntry, Any, Outcome], None]
+
+STAGES: Final[Mapping[type, Stage]] = {
+    AttemptStarted: attempts.started,
+    AttemptEnded: attempts.ended,
+    Tick: attempts.tick,
+    StepReport: steps.step,
+    CheckpointReport: answers.checkpoint_report,
+    CommandResult: answers.command_result,
+    ActionResult: answers.action_result,
+    OperatorRequest: operators.request,
+    PolicyChanged: operators.policy_changed,
+}
+"""What is not here is kept in the log and changes nothing."""
+
+
+class Pipeline:
+    """Deterministic: the same entries in the same order give the same outcomes. Reads no clock and does no I/O.
+
+    Memory is bounded: a few windows of numbers per detector, the newest incidents and checkpoints, 1,024 path points.
+    """
+
+    def __init__(self, run: RunId) -> None:
+        self._parts = Parts(run)
+
+    @property
+    def run(self) -> Run:
+        """Where the run stands; changes in place."""
+        return self._parts.run
+
+    @property
+    def policy_text(self) -> str:
+        """The policy in force, as TOML; empty before the first."""
+        return self._parts.deciding.state.policy
+
+    def notices_after(self, sequence: int) -> tuple[Notice, ...]:
+        """News for the person at the training's terminal."""
+        return self._parts.deciding.notices_after(sequence)
+
+    def orders_for(self, attempt: AttemptId) -> tuple[RollBack, ...]:
+        """Orders that the attempt has not answered for; it gets them with every reply until it has."""
+        orders = self._parts.deciding.state.orders.values()
+        return tuple(order.command for order in orders) if attempt == self.run.attempt else ()
+
+    def releasable(self) -> tuple[CheckpointId, ...]:
+        """Checkpoints whose pins the agent may let go."""
+        return releasable(self._parts.catalog.checkpoints)
+
+    def advance(self, entry: LogEntry) -> Outcome:
+        """Takes the next entry of the log."""
+        outcome = Outcome()
+        try:
+            self._advance(entry, outcome)
+        except Exception:  # noqa: BLE001 - a bug of ours must not stop the run's supervision; counted in a metric
+            outcome.raised.append("pipeline")
+        return outcome
+
+    def snapshot(self) -> dict[str, Any]:
+        """Everything it remembers, as a tree for JSON."""
+        return {"version": VERSION, **{name: snapshot.dump(part) for name, part in self._parts.by_name().items()}}
+
+    def restore(self, tree: Mapping[str, Any]) -> None:
+        """Puts back a snapshot of the same version.
+
+        Raises:
+            ValueError: it is of another version, or not a snapshot.
+        """
+        if tree.get("version") != VERSION:
+            raise ValueError(f"the snapshot is of pipeline version {tree.get('version')!r}, this is {VERSION!r}")
+        for name, part in self._parts.by_name().items():
+            snapshot.restore(part, tree[name])
+
+    def _advance(self, entry: LogEntry, outcome: Outcome) -> None:
+        if entry.attempt and not isinstance(entry.observation, AttemptStarted):
+            attempts.hear(self._parts, entry)
+        stage = STAGES.get(type(entry.observation))
+        if stage is not None:
+            stage(self._parts, entry, entry.observation, outcome)
+        if self._parts.deciding.state.waiting:
+            operators.reconsider(self._parts, entry, outcome)

@@ -1,0 +1,1 @@
+"""Incident to decision; pure."""

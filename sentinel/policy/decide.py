@@ -1,0 +1,52 @@
+"""From a change of an incident to a decision with its reason."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sentinel.domain.decisions import Outcome, Rung
+from sentinel.domain.incidents import Incident
+from sentinel.policy.limits import Refusal, Situation, refusal
+from sentinel.policy.rules import Rule
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """What is to be done, before it has an id and a place in the log."""
+
+    rule: Rule
+    rung: Rung
+    outcome: Outcome
+    reason: str
+    refused: Refusal | None = None
+
+    @property
+    def decided_by(self) -> str:
+        """The limit that refused, else the rule that matched."""
+        return f"limit: {self.refused.kind}" if self.refused else self.rule.name
+
+
+def decide(incident: Incident, situation: Situation) -> Choice:
+    """Chooses for an unsettled incident.
+
+    A rollback that a limit refuses is withheld with the limit's reason, and ends with a person where no later step can
+    lift the refusal. In observe mode the choice is made in full and marked as what would have been done.
+    """
+    rule = situation.policy.rule_for(incident)
+    if rule.rung in ("none", "watch"):
+        return Choice(rule=rule, rung=rule.rung, outcome="nothing", reason=f"{rule.name}: {incident.reason}")
+    if rule.rung == "escalate":
+        return Choice(rule=rule, rung="escalate", outcome="ordered", reason=f"{rule.name}: {incident.reason}")
+    if incident.state == "mitigating":
+        return Choice(rule=rule, rung="watch", outcome="nothing", reason="a rollback for it is under way")
+    refused = refusal(situation)
+    target = situation.selection.reason
+    if refused is None:
+        return Choice(rule=rule, rung="rollback", outcome="ordered", reason=f"{rule.name}; to {target}")
+    if refused.kind == "observe":
+        reason = f"{refused.reason}; it would have gone to {target}"
+        return Choice(rule=rule, rung="rollback", outcome="would_have", reason=reason, refused=refused)
+    if refused.kind in ("no_rollback", "failures", "budget"):
+        reason = f"{refused.reason}; a person is needed"
+        return Choice(rule=rule, rung="escalate", outcome="ordered", reason=reason, refused=refused)
+    return Choice(rule=rule, rung="rollback", outcome="withheld", reason=refused.reason, refused=refused)

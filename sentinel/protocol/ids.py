@@ -1,0 +1,23 @@
+"""Names of things, as types of their own, so that a run's id is never passed where a checkpoint's is meant."""
+
+from __future__ import annotations
+
+import re
+from typing import Final, NewType
+
+RunId = NewType("RunId", str)
+AttemptId = NewType("AttemptId", str)
+SenderId = NewType("SenderId", str)
+CheckpointId = NewType("CheckpointId", str)
+IncidentId = NewType("IncidentId", str)
+DecisionId = NewType("DecisionId", str)
+ActionId = NewType("ActionId", str)
+CommandId = NewType("CommandId", str)
+
+NAME_RULE: Final = "1 to 128 of the characters A-Z a-z 0-9 . _ - and a letter or digit first"
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+
+
+def is_name(text: str) -> bool:
+    """Whether ``text`` may name a run, attempt or sender: it stands in URLs, file names and metric labels."""
+    return _NAME.fullmatch(text) is not None

@@ -1,0 +1,217 @@
+"""What the pipeline concluded: runs, findings, incidents, decisions, checkpoints, rollups."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, RowMapping, Select, and_, insert, or_, select
+
+from sentinel.domain.log_entry import LogEntry
+from sentinel.domain.runs import Run
+from sentinel.pipeline.outcome import Outcome
+from sentinel.protocol.codec import dumps, parse, to_tree
+from sentinel.protocol.ids import DecisionId, IncidentId, RunId
+from sentinel.store.tables import checkpoints, decisions, findings, incidents, rollups, runs
+from sentinel.store.writing import upsert
+
+Document = dict[str, Any]
+"""A stored JSON text, parsed; floats that are not finite are spelled as text."""
+
+
+def put_outcome(connection: Connection, entry: LogEntry, outcome: Outcome) -> None:
+    """Writes what an entry led to; the actions go to the outbox."""
+    _put_findings(connection, entry, outcome)
+    _put_incidents(connection, entry, outcome)
+    _put_decisions(connection, entry, outcome)
+    _put_checkpoints(connection, entry, outcome)
+    _put_rollups(connection, entry, outcome)
+
+
+def put_run(connection: Connection, run: RunId, summary: Run, *, sequence: int, at: float) -> None:
+    """Writes where the run stands."""
+    row = {
+        "run": run,
+        "created_at": at,
+        "last_at": summary.last_at or at,
+        "sequence": sequence,
+        "phase": summary.phase,
+        "document": dumps(summary),
+    }
+    upsert(connection, runs, [row], keep=("created_at",))
+
+
+def all_runs(connection: Connection) -> list[RowMapping]:
+    """Every run, the one heard of last first."""
+    return list(connection.execute(select(runs).order_by(runs.c.last_at.desc(), runs.c.run)).mappings())
+
+
+def run_row(connection: Connection, run: RunId) -> RowMapping | None:
+    """One run."""
+    return connection.execute(select(runs).where(runs.c.run == run)).mappings().first()
+
+
+def incident_documents(
+    connection: Connection,
+    *,
+    run: RunId | None = None,
+    state: str | None = None,
+    before: tuple[float, str] | None = None,
+    limit: int = 100,
+) -> list[Document]:
+    """Incidents, newest first; ``before`` is (detected_at, id) of the last one of the page before."""
+    query: Select[Any] = select(incidents).order_by(incidents.c.detected_at.desc(), incidents.c.id.desc()).limit(limit)
+    wanted: list[ColumnElement[bool]] = []
+    if run is not None:
+        wanted.append(incidents.c.run == run)
+    if state is not None:
+        wanted.append(incidents.c.state == state)
+    if before is not None:
+        at, identity = before
+        wanted.append(or_(incidents.c.detected_at < at, and_(incidents.c.detected_at == at, incidents.c.id < identity)))
+    return [_incident(row) for row in connection.execute(query.where(*wanted)).mappings()]
+
+
+def incident_document(connection: Connection, incident: IncidentId) -> Document | None:
+    """One incident."""
+    row = connection.execute(select(incidents).where(incidents.c.id == incident)).mappings().first()
+    return None if row is None else _incident(row)
+
+
+def decision_documents(
+    connection: Connection, *, run: RunId | None = None, incident: IncidentId | None = None, after: int = 0
+) -> list[Document]:
+    """Decisions of a run or an incident in the order in which they were taken."""
+    query = select(decisions.c.run, decisions.c.document).order_by(decisions.c.sequence, decisions.c.ordinal)
+    if run is not None:
+        query = query.where(decisions.c.run == run)
+    if incident is not None:
+        query = query.where(decisions.c.incident == incident)
+    rows = connection.execute(query.where(decisions.c.sequence > after)).mappings()
+    return [{"run": row["run"], **parse(row["document"])} for row in rows]
+
+
+def decision_document(connection: Connection, decision: DecisionId) -> Document | None:
+    """One decision."""
+    row = connection.execute(select(decisions).where(decisions.c.id == decision)).mappings().first()
+    return None if row is None else {"run": row["run"], **parse(row["document"])}
+
+
+def finding_documents(connection: Connection, run: RunId, *, after: int = 0) -> list[Document]:
+    """Findings of a run in order, each with the sequence of the entry that caused it."""
+    query = (
+        select(findings)
+        .where(findings.c.run == run, findings.c.sequence > after)
+        .order_by(findings.c.sequence, findings.c.ordinal)
+    )
+    return [{"sequence": row["sequence"], **parse(row["document"])} for row in connection.execute(query).mappings()]
+
+
+def checkpoint_documents(connection: Connection, run: RunId) -> list[Document]:
+    """Checkpoints of a run, newest step first."""
+    query = (
+        select(checkpoints.c.document)
+        .where(checkpoints.c.run == run)
+        .order_by(checkpoints.c.step.desc(), checkpoints.c.segment.desc(), checkpoints.c.id)
+    )
+    return [parse(text) for text in connection.execute(query).scalars()]
+
+
+def rollup_rows(
+    connection: Connection, run: RunId, series: Sequence[str], *, level: int, first_step: int, last_step: int
+) -> list[RowMapping]:
+    """Closed buckets that touch a range of steps, in the order of the log."""
+    query = (
+        select(rollups)
+        .where(
+            rollups.c.run == run,
+            rollups.c.series.in_(series),
+            rollups.c.level == level,
+            rollups.c.last_step >= first_step,
+            rollups.c.first_step <= last_step,
+        )
+        .order_by(rollups.c.first_sequence)
+    )
+    return list(connection.execute(query).mappings())
+
+
+def _incident(row: RowMapping) -> Document:
+    return {"run": row["run"], **parse(row["document"])}
+
+
+def _put_findings(connection: Connection, entry: LogEntry, outcome: Outcome) -> None:
+    rows = [
+        {
+            "run": entry.run,
+            "sequence": entry.sequence,
+            "ordinal": ordinal,
+            "symptom": finding.symptom,
+            "severity": finding.severity,
+            "step": finding.step,
+            "document": dumps(finding),
+        }
+        for ordinal, finding in enumerate(outcome.findings)
+    ]
+    if rows:
+        connection.execute(insert(findings), rows)
+
+
+def _put_incidents(connection: Connection, entry: LogEntry, outcome: Outcome) -> None:
+    newest = {incident.id: incident for incident in outcome.incidents}
+    rows = [
+        {
+            "id": incident.id,
+            "run": entry.run,
+            "opened_sequence": incident.opened_sequence,
+            "changed_sequence": incident.changed_sequence,
+            "detected_at": incident.detected_at,
+            "state": incident.state,
+            "severity": incident.severity,
+            "symptom": incident.symptom,
+            "document": dumps(incident),
+        }
+        for incident in newest.values()
+    ]
+    upsert(connection, incidents, rows)
+
+
+def _put_decisions(connection: Connection, entry: LogEntry, outcome: Outcome) -> None:
+    rows = [
+        {
+            "id": decision.id,
+            "run": entry.run,
+            "incident": decision.incident,
+            "sequence": decision.sequence,
+            "ordinal": ordinal,
+            "rung": decision.rung,
+            "outcome": decision.outcome,
+            "document": dumps(decision),
+        }
+        for ordinal, decision in enumerate(outcome.decisions)
+    ]
+    if rows:
+        connection.execute(insert(decisions), rows)
+
+
+def _put_checkpoints(connection: Connection, entry: LogEntry, outcome: Outcome) -> None:
+    newest = {checkpoint.id: checkpoint for checkpoint in outcome.checkpoints}
+    rows = [
+        {
+            "run": entry.run,
+            "id": checkpoint.id,
+            "step": checkpoint.step,
+            "segment": checkpoint.segment,
+            "state": checkpoint.state,
+            "changed_sequence": entry.sequence,
+            "document": dumps(checkpoint),
+        }
+        for checkpoint in newest.values()
+    ]
+    upsert(connection, checkpoints, rows)
+
+
+def _put_rollups(connection: Connection, entry: LogEntry, outcome: Outcome) -> None:
+    rows = [{"run": entry.run, "last_sequence": entry.sequence, **to_tree(rollup)} for rollup in outcome.rollups]
+    whole = [{name: row.get(name) for name in ("minimum", "maximum", "last")} | row for row in rows]
+    if whole:
+        connection.execute(insert(rollups), whole)

@@ -1,0 +1,1 @@
+"""What a user installs: the agent in the training process."""

@@ -1,0 +1,1 @@
+"""A small LLM trainer that uses the agent."""
