@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from statistics import fmean
 from typing import ClassVar, Final
 
 from sentinel.detectors.base import Detector
@@ -27,6 +26,9 @@ PATIENCE_STEPS: Final = 8
 """The loss spike of BLOOM-176B (its chronicle, iteration 31,219) had lost half its height 2 steps after its peak: one
 that has not begun to return after four times that is no passing one."""
 RETURNING_RATIO: Final = 0.7
+RETURN_STEPS: Final = 32
+"""What must have sunk is the highest of so many steps: that spike was back at its level 30 steps after its peak, and one
+that stops halfway must not be excused by its peak for ever."""
 CALM_STEPS: Final = 5
 LEVEL_SHIFT_STEPS: Final = 256
 """Twice the window: a level kept that long is the run's new normal, and blindness to what follows would be worse."""
@@ -48,9 +50,10 @@ class Episode:
 
 @dataclass(slots=True)
 class LossSpikeState:
-    """The baseline, since when the loss has been above it, and the episode, if one is open."""
+    """The baseline and its newest step, since when the loss has been above it, and the episode, if one is open."""
 
     baseline: RollingWindow = field(default_factory=lambda: RollingWindow(WINDOW))
+    newest_step: int = 0
     raised_since: int | None = None
     episode: Episode | None = None
 
@@ -63,8 +66,8 @@ class LossSpike(Detector[LossSpikeState]):
 
     Fires when:
         the loss lies 8 robust standard deviations above the median of the last 128 losses that were not raised
-        themselves: a warning, undecided. After 8 more steps it is malignant (critical) if the last four are above the
-        alarm line and still at 70 % of the first four's height; it is reconsidered with every step.
+        themselves: a warning, undecided. From its eighth step on it is malignant (critical) if the last four are above
+        the alarm line and still at 70 % of the height of the highest four in a row among the last 32.
 
     Stays quiet when:
         fewer than 32 losses are known; the loss falls; the noise is heavy-tailed but within 8 robust deviations.
@@ -95,19 +98,26 @@ class LossSpike(Detector[LossSpikeState]):
         self.state = LossSpikeState()
 
     def observe(self, entry: LogEntry) -> Sequence[Finding]:
-        """Judges step reports; a rollback or new attempt closes the episode and keeps the baseline."""
+        """Judges step reports; a rollback or new attempt closes the episode, and one that goes far the baseline too."""
         observation = entry.observation
         if isinstance(observation, StepReport):
+            self.state.newest_step = observation.step
             if observation.loss is None or not math.isfinite(observation.loss):
                 return ()
             if self.state.episode is not None:
                 return self._follow(self.state.episode, observation.step, observation.loss)
             return self._watch(observation.step, observation.loss)
-        set_back = isinstance(observation, CommandResult) and observation.outcome == "succeeded"
-        if set_back or isinstance(observation, AttemptStarted):
-            self.state.episode = None
-            self.state.raised_since = None
+        if isinstance(observation, AttemptStarted) or (
+            isinstance(observation, CommandResult) and observation.outcome == "succeeded"
+        ):
+            self._set_back(observation.step)
         return ()
+
+    def _set_back(self, to_step: int) -> None:
+        if self.state.newest_step - to_step > WINDOW:
+            self.state.baseline = RollingWindow(WINDOW)  # early in a run the loss back there was far higher
+        self.state.episode = None
+        self.state.raised_since = None
 
     def _watch(self, step: int, loss: float) -> Sequence[Finding]:
         state = self.state
@@ -147,12 +157,13 @@ class LossSpike(Detector[LossSpikeState]):
             )
         if episode.verdict == "malignant" or len(episode.heights) < PATIENCE_STEPS:
             return ()
-        first, last = fmean(episode.heights[:4]), episode.heights[-4:]
-        if min(last) <= ALARM_Z * episode.spread or fmean(last) < RETURNING_RATIO * first:
+        recent = episode.heights[-RETURN_STEPS:]
+        means = [sum(recent[end - 4 : end]) / 4 for end in range(4, len(recent) + 1)]  # fmean raises on overflow
+        if min(recent[-4:]) <= ALARM_Z * episode.spread or means[-1] < RETURNING_RATIO * max(means):
             return ()
         episode.verdict = "malignant"
         reason = (
-            f"loss has been {fmean(last):.3g} above its level of {episode.level:.4g} "
+            f"loss has been {means[-1]:.3g} above its level of {episode.level:.4g} "
             f"for {step - episode.began_step + 1} steps and is not returning"
         )
         return (self._finding(episode, step, phase="changed", severity="critical", reason=reason),)

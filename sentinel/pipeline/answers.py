@@ -22,6 +22,8 @@ _EVENTS: Final[dict[str, ActionEvent]] = {
 
 def checkpoint_report(parts: Parts, entry: LogEntry, report: CheckpointReport, outcome: Outcome) -> None:
     """A checkpoint was saved, verified, found broken or deleted; one saved during a fault is suspect."""
+    if entry.attempt != parts.run.attempt:
+        return
     onsets = [each.suspect_from for each in parts.incidents.unsettled if each.segment == parts.run.segment]
     outcome.checkpoints += parts.catalog.report(report, entry.attempt, doubt_from=min(onsets, default=None))
 
@@ -62,7 +64,7 @@ def _rolled_back(parts: Parts, entry: LogEntry, result: CommandResult, outcome: 
     order = parts.deciding.settle(result.command, failed=False)
     parts.deciding.remember_rollback()
     outcome.rollups += parts.rollups.flush()
-    outcome.checkpoints += parts.catalog.rolled_back(result.step)
+    outcome.checkpoints += parts.catalog.rolled_back(result.step, result.segment)
     lost_s = parts.recovery.rolled_back(result.step, result.at)
     run.segment, run.step = result.segment, result.step
     see(parts, entry, outcome)
@@ -71,7 +73,7 @@ def _rolled_back(parts: Parts, entry: LogEntry, result: CommandResult, outcome: 
     outcome.action_changes.append(ActionChange(ActionId(result.command), "succeed", result.reason))
     incident = parts.incidents.get(order.incident)
     if incident is not None and incident.is_open:
-        lost_steps = from_step - result.step
+        lost_steps = max(0, from_step - result.step)
         change = parts.incidents.rolled_back(
             incident, order.command.checkpoint, entry, lost_steps=lost_steps, lost_s=lost_s
         )
