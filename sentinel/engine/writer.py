@@ -7,6 +7,7 @@ nothing of it happened: the streams it touched are read again from the database,
 from __future__ import annotations
 
 import logging
+import math
 import queue
 import threading
 from collections.abc import Callable, Sequence
@@ -21,12 +22,16 @@ from sentinel.protocol.commands import Reply
 from sentinel.protocol.ids import RunId
 from sentinel.protocol.observations import ObservationBatch, Tick
 from sentinel.store import action_outbox, decision_log, observation_log
+from sentinel.store.lease import Lease, LeaseLost
 from sentinel.store.session import Connection, Database
 
 log = logging.getLogger(__name__)
 
 GROUP_LIMIT: Final = 64
 """Submissions in one transaction: bounds how long the first of them waits for the others."""
+PROVEN_S: Final = 1.0
+"""How long a transaction may work on a proof that the lease is held; the server bears a silence of ``lease.IDLE_S``."""
+STANDS_BY: Final = "this daemon stands by, another one writes: send it there, or again until this one has taken over"
 Answer = TypeVar("Answer")
 
 
@@ -65,6 +70,8 @@ class Writer:
         policy: the policy in force, as TOML.
         witnesses: told after each commit.
         took: told how many seconds each transaction took, such as a metric.
+        lease: held where several daemons share the database; every transaction proves that it still is.
+        lost: told when it is not: nothing more is written.
     """
 
     def __init__(
@@ -74,27 +81,38 @@ class Writer:
         witnesses: Sequence[Witness] = (),
         *,
         took: Callable[[float], object] = lambda _seconds: None,
+        lease: Lease | None = None,
+        lost: Callable[[str], object] = lambda _why: None,
     ) -> None:
         self._database = database
         self._policy = policy
         self._witnesses = witnesses
         self._took = took
+        self._lease = lease
+        self._lost = lost
+        self._proven_at = -math.inf
         self._streams: dict[RunId, Stream] = {}
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
-        self._ending = False
+        self._refusal = STANDS_BY
         self._submitting = threading.Lock()
         self._thread = threading.Thread(target=self._loop, name="sentinel-writer", daemon=True)
 
     def start(self) -> None:
-        """Begins to write."""
+        """Begins to write; the lease is held."""
+        self._refusal = ""
         self._thread.start()
 
     def stop(self) -> None:
         """Finishes what waits, then ends; whoever comes later is refused."""
         with self._submitting:
-            self._ending = True
+            self._refusal = "the daemon is ending: try again when it is back"
             self._jobs.put(None)
         self._thread.join()
+
+    @property
+    def refusal(self) -> str:
+        """Why nothing is written; empty if it is."""
+        return self._refusal or ("" if self.alive else "the writer has ended: restart the daemon")
 
     @property
     def alive(self) -> bool:
@@ -150,8 +168,8 @@ class Writer:
         future: Future[Answer] = Future()
         future.set_running_or_notify_cancel()  # who goes away cannot take back what was told
         with self._submitting:
-            if self._ending:
-                raise StoreUnavailable("the daemon is ending: try again when it is back")
+            if self._refusal:
+                raise StoreUnavailable(self._refusal)
             self._jobs.put(_Job(work, future))
         return future
 
@@ -167,28 +185,11 @@ class Writer:
                 self._commit(wanted)
 
     def _commit(self, jobs: Sequence[_Job]) -> None:
-        answers: list[Any] = []
         touched: set[RunId] = set()
         began = clock.monotonic()
         try:
             with self._database.transaction() as connection:
-                begun: dict[RunId, list[Advanced]] = {}
-
-                def stream(run: RunId) -> Stream:
-                    touched.add(run)
-                    if run not in self._streams:
-                        self._streams[run] = Stream(connection, run)
-                        begun[run] = self._streams[run].begin(self._policy, received_at=clock.now())
-                    return self._streams[run]
-
-                transaction = _Transaction(connection, stream)
-                answers = [job.work(transaction) for job in jobs]
-                for run, advanced in begun.items():
-                    transaction.advanced[run] = advanced + transaction.advanced.get(run, [])
-                for run, advanced in transaction.advanced.items():
-                    _save(connection, self._streams[run], advanced)
-                for run in transaction.ordered:
-                    action_outbox.claim_orders(connection, run, at=clock.now())
+                transaction, answers = self._work(connection, jobs, touched)
         except Exception as error:  # noqa: BLE001 - whatever it was, nothing was committed, and the writer must go on
             self._failed(jobs, touched, error)
             return
@@ -197,6 +198,39 @@ class Writer:
             self._show(self._streams[run], advanced)
         for job, answer in zip(jobs, answers, strict=True):
             job.future.set_result(answer)
+
+    def _work(
+        self, connection: Connection, jobs: Sequence[_Job], touched: set[RunId]
+    ) -> tuple[_Transaction, list[Any]]:
+        """Does the jobs and writes what came of them; ``touched`` gets the runs whose streams ran ahead."""
+        begun: dict[RunId, list[Advanced]] = {}
+
+        def stream(run: RunId) -> Stream:
+            touched.add(run)
+            if run not in self._streams:
+                self._streams[run] = Stream(connection, run)
+                begun[run] = self._streams[run].begin(self._policy, received_at=clock.now())
+            return self._streams[run]
+
+        transaction = _Transaction(connection, stream)
+        answers: list[Any] = []
+        self._proven_at = -math.inf
+        for job in jobs:
+            self._prove(connection)
+            answers.append(job.work(transaction))
+        for run, advanced in begun.items():
+            transaction.advanced[run] = advanced + transaction.advanced.get(run, [])
+        for run, advanced in transaction.advanced.items():
+            _save(connection, self._streams[run], advanced)
+        for run in transaction.ordered:
+            action_outbox.claim_orders(connection, run, at=clock.now())
+        return transaction, answers
+
+    def _prove(self, connection: Connection) -> None:
+        """Proves that the lease is held, unless this transaction has just done so."""
+        if self._lease is not None and clock.monotonic() - self._proven_at > PROVEN_S:
+            self._lease.renew(connection)
+            self._proven_at = clock.monotonic()
 
     def _show(self, stream: Stream, advanced: Sequence[Advanced]) -> None:
         for witness in self._witnesses:
@@ -212,6 +246,9 @@ class Writer:
             for job in jobs:  # one of them is at fault: the others must not pay for it
                 self._commit([job])
             return
+        if isinstance(error, LeaseLost):
+            self._refusal = str(error)
+            self._lost(str(error))
         log.error("a transaction failed and nothing of it was kept", exc_info=error)
         for job in jobs:
             job.future.set_exception(error)

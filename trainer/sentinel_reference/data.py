@@ -72,7 +72,10 @@ def _read_text(files: Iterable[Path], source: Path, limit_bytes: int | None) -> 
             content = bytearray(opened.read(left_bytes))
         if not content or 0 in content[:BINARY_SAMPLE_BYTES]:
             continue
-        parts += [torch.frombuffer(content, dtype=torch.uint8).to(torch.uint16), torch.tensor([SEPARATOR]).to(torch.uint16)]
+        parts += [
+            torch.frombuffer(content, dtype=torch.uint8).to(torch.uint16),
+            torch.tensor([SEPARATOR]).to(torch.uint16),
+        ]
         if left_bytes is not None:
             left_bytes -= len(content)
             if left_bytes == 0:
@@ -103,9 +106,7 @@ class PackedSequences(Dataset[dict[str, Tensor]]):
         DataError: fewer tokens than one sequence takes, or, at an item, a token id outside the vocabulary.
     """
 
-    def __init__(
-        self, tokens: Tensor, *, source: str, context_tokens: int, vocabulary_size: int, seed: int
-    ) -> None:
+    def __init__(self, tokens: Tensor, *, source: str, context_tokens: int, vocabulary_size: int, seed: int) -> None:
         self.sequences = (len(tokens) - 1) // context_tokens
         if self.sequences < 1:
             raise DataError(
