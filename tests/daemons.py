@@ -54,7 +54,7 @@ def database_url(folder: Path) -> str:
 @contextmanager
 def serving(folder: Path, **options: Any) -> Iterator[Daemon]:
     """A daemon in this process, on a free port, with its database in ``folder``."""
-    daemon = Daemon(Settings(port=0, **{"database_url": database_url(folder)} | options))
+    daemon = Daemon(Settings(**{"port": 0, "database_url": database_url(folder)} | options))
     daemon.start()
     try:
         yield daemon

@@ -15,7 +15,7 @@ from rich.table import Table
 
 from sentinel.cli.printing import console
 from sentinel.demo.running import Healthy, healthy, with_faults
-from sentinel.demo.verdict import Verdict
+from sentinel.demo.verdict import Judged, Verdict
 from sentinel.domain.errors import SentinelError
 
 
@@ -64,24 +64,12 @@ def _folder(keep: Path | None) -> AbstractContextManager[str]:
 
 
 def _print_verdict(verdict: Verdict) -> None:
-    table = Table("fault", "found", "decision", "checkpoint, and why no newer one", "back", "cost", show_lines=True)
+    table = Table("fault", "", "what the daemon's API says of it")
     for fault in verdict.faults:
-        found = (
-            "-"
-            if fault.found_after_s is None
-            else f"after {fault.found_after_steps} steps, {fault.found_after_s:.2f} s"
-        )
-        back = "-" if fault.back_at_step is None else f"step {fault.back_at_step}"
-        if fault.problem is not None:
-            back = f"[red]{fault.problem}[/]"
-        table.add_row(
-            f"{fault.fault} at step {fault.injected_step}",
-            found,
-            f"{fault.decision}\n[dim]{fault.reason}[/]",
-            "\n".join([f"[bold]{fault.checkpoint}[/]", *(f"[dim]not {each}[/]" for each in fault.passed_over)]),
-            back,
-            f"{fault.lost_steps} steps, {fault.lost_s:.1f} s" if fault.lost_steps else "",
-        )
+        facts = _facts(fault)
+        for place, (name, text) in enumerate(facts):
+            head = ("[bold]" + fault.fault + "[/]", f"at step {fault.injected_step}", *[""] * len(facts))[place]
+            table.add_row(head, name, text, end_section=place == len(facts) - 1)
     console.print(table)
     for problem in verdict.problems:
         console.print(f"[red]{problem}[/]", highlight=False)
@@ -89,6 +77,21 @@ def _print_verdict(verdict: Verdict) -> None:
         console.print("[green]Every fault was found, rightly acted on and recovered from; nothing else was touched.[/]")
     else:
         console.print("[red]The demo failed.[/]")
+
+
+def _facts(fault: Judged) -> list[tuple[str, str]]:
+    """What became of a fault, as names and texts."""
+    if fault.problem is not None:
+        return [("[red]problem[/]", f"[red]{fault.problem}[/]"), ("incident", fault.incident or "none")]
+    return [
+        ("found", f"after {fault.found_after_steps} steps, {fault.found_after_s:.2f} s, as {fault.incident}"),
+        ("decision", fault.decision),
+        ("because", fault.reason),
+        ("to", fault.checkpoint),
+        *(("not", each) for each in fault.passed_over),
+        ("back", f"on its path at step {fault.back_at_step}"),
+        *([("cost", f"{fault.lost_steps} steps, {fault.lost_s:.1f} s")] if fault.lost_steps else []),
+    ]
 
 
 def _print_healthy(result: Healthy) -> None:

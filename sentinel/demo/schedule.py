@@ -25,7 +25,7 @@ class Fault:
 
 
 FAULTS: Final = (
-    Fault("corrupt_data", 250, 8),
+    Fault("corrupt_data", 250, 16),
     Fault("nan", 420),
     Fault("flip_checkpoint", 560, 50),
     Fault("nan", 560),

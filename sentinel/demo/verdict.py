@@ -64,7 +64,6 @@ def judge(client: Client, run: str, faults: list[Document]) -> Verdict:
         client.get(f"/v1/incidents/{each['id']}") for each in client.pages("/v1/incidents", "incidents", run=run)
     ]
     incidents.reverse()
-    checkpoints = client.get(f"/v1/runs/{run}/checkpoints")["checkpoints"]
     ends = [later["at"] for _, later in pairwise(sorted(faults, key=lambda each: each["at"]))] + [float("inf")]
     judged: list[Judged] = []
     matched: set[str] = set()
@@ -74,7 +73,7 @@ def judge(client: Client, run: str, faults: list[Document]) -> Verdict:
         if incident is not None:
             matched.add(incident["id"])
         row = _judge_flip if fault["kind"] == "flip_checkpoint" else _judge_fault
-        judged.append(row(fault, incident, checkpoints))
+        judged.append(row(fault, incident))
     problems = [
         f"incident {each['id']} has no fault: {each['reason']}" for each in incidents if each["id"] not in matched
     ]
@@ -83,7 +82,7 @@ def judge(client: Client, run: str, faults: list[Document]) -> Verdict:
     return Verdict(run, judged, problems, summary["step"], summary.get("loss"))
 
 
-def _judge_fault(fault: Document, incident: Document | None, _checkpoints: list[Document]) -> Judged:
+def _judge_fault(fault: Document, incident: Document | None) -> Judged:
     judged = Judged(fault=fault["kind"], injected_step=fault["step"])
     if incident is None:
         judged.problem = "missed"
@@ -107,21 +106,20 @@ def _judge_fault(fault: Document, incident: Document | None, _checkpoints: list[
     return judged
 
 
-def _judge_flip(fault: Document, incident: Document | None, checkpoints: list[Document]) -> Judged:
+def _judge_flip(fault: Document, incident: Document | None) -> Judged:
+    """The broken checkpoint must have been refused, and the order after that have gone to an older one."""
     judged = Judged(fault=fault["kind"], injected_step=fault["step"])
-    broken = [each for each in checkpoints if each["state"] == "bad"]
-    if incident is None or not broken:
+    decisions = [] if incident is None else incident["decisions"]
+    again = next((each for each in decisions if each["change"] == "action failed" and each["rung"] == "rollback"), None)
+    broken = [each for each in (again or {}).get("passed_over", ()) if each["why"].startswith("bad")]
+    if incident is None or again is None or not broken:
         judged.problem = "the broken checkpoint was not noticed"
         return judged
-    failed = [each for each in incident["decisions"] if each["change"] == "action failed"]
     judged.incident = incident["id"]
-    if not failed or failed[0].get("target_step") is None or failed[0]["checkpoint"] == broken[-1]["id"]:
-        judged.problem = "no older checkpoint was chosen"
-        return judged
-    judged.found_after_steps = failed[0]["step"] - fault["step"]
-    judged.found_after_s = failed[0]["at"] - fault["at"]
-    judged.decision = f"step {broken[-1]['step']} is bad, so rollback to step {failed[0]['target_step']}"
-    judged.reason, judged.checkpoint = broken[-1]["reason"], failed[0]["checkpoint"]
-    judged.passed_over = [f"step {each['step']}: {each['why']}" for each in failed[0].get("passed_over", ())]
+    judged.found_after_steps = again["step"] - fault["step"]
+    judged.found_after_s = again["at"] - fault["at"]
+    judged.decision = f"rollback to step {again['target_step']}, for that of step {broken[0]['step']} is broken"
+    judged.reason, judged.checkpoint = again["reason"], again["checkpoint"]
+    judged.passed_over = [f"step {each['step']}: {each['why']}" for each in again["passed_over"]]
     judged.back_at_step = incident["end_step"]
     return judged

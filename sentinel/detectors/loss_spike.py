@@ -27,8 +27,12 @@ PATIENCE_STEPS: Final = 8
 that has not begun to return after four times that is no passing one."""
 RETURNING_RATIO: Final = 0.7
 RETURN_STEPS: Final = 32
-"""What must have sunk is the highest of so many steps: that spike was back at its level 30 steps after its peak, and one
-that stops halfway must not be excused by its peak for ever."""
+"""What must have sunk is the highest of so many steps: that spike was back at its level 30 steps after its peak, and
+one that stops halfway must not be excused by its peak for ever."""
+HALF_STEPS: Final = 8
+STAYING_RATIO: Final = 0.85
+"""Of its height, from one half of 16 steps to the other: a spike that sinks more slowly needs 50 steps to lose two
+thirds of it, as many as a rollback costs."""
 CALM_STEPS: Final = 5
 LEVEL_SHIFT_STEPS: Final = 256
 """Twice the window: a level kept that long is the run's new normal, and blindness to what follows would be worse."""
@@ -67,7 +71,8 @@ class LossSpike(Detector[LossSpikeState]):
     Fires when:
         the loss lies 8 robust standard deviations above the median of the last 128 losses that were not raised
         themselves: a warning, undecided. From its eighth step on it is malignant (critical) if the last four are above
-        the alarm line and still at 70 % of the height of the highest four in a row among the last 32.
+        the alarm line and still at 70 % of the height of the highest four in a row among the last 32; from its
+        sixteenth step on also if it is lower but stays there: the last eight at 85 % of the eight before them.
 
     Stays quiet when:
         fewer than 32 losses are known; the loss falls; the noise is heavy-tailed but within 8 robust deviations.
@@ -157,13 +162,11 @@ class LossSpike(Detector[LossSpikeState]):
             )
         if episode.verdict == "malignant" or len(episode.heights) < PATIENCE_STEPS:
             return ()
-        recent = episode.heights[-RETURN_STEPS:]
-        means = [sum(recent[end - 4 : end]) / 4 for end in range(4, len(recent) + 1)]  # fmean raises on overflow
-        if min(recent[-4:]) <= ALARM_Z * episode.spread or means[-1] < RETURNING_RATIO * max(means):
+        if not (_is_high(episode) or _is_staying(episode)):
             return ()
         episode.verdict = "malignant"
         reason = (
-            f"loss has been {means[-1]:.3g} above its level of {episode.level:.4g} "
+            f"loss has been {_mean(episode.heights[-4:]):.3g} above its level of {episode.level:.4g} "
             f"for {step - episode.began_step + 1} steps and is not returning"
         )
         return (self._finding(episode, step, phase="changed", severity="critical", reason=reason),)
@@ -195,3 +198,22 @@ class LossSpike(Detector[LossSpikeState]):
                 "peak": episode.level + max(episode.heights),
             },
         )
+
+
+def _is_high(episode: Episode) -> bool:
+    """Whether it has not begun to return."""
+    recent = episode.heights[-RETURN_STEPS:]
+    means = [_mean(recent[end - 4 : end]) for end in range(4, len(recent) + 1)]
+    return min(recent[-4:]) > ALARM_Z * episode.spread and means[-1] >= RETURNING_RATIO * max(means)
+
+
+def _is_staying(episode: Episode) -> bool:
+    """Whether it has come down from its peak and stopped there."""
+    earlier, later = episode.heights[-2 * HALF_STEPS : -HALF_STEPS], episode.heights[-HALF_STEPS:]
+    if len(earlier) < HALF_STEPS:
+        return False
+    return _mean(later) > CALM_Z * episode.spread and _mean(later) >= STAYING_RATIO * _mean(earlier)
+
+
+def _mean(values: list[float]) -> float:
+    return sum(values) / len(values)  # statistics.fmean raises on overflow

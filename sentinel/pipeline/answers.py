@@ -60,21 +60,18 @@ def _rolled_back(parts: Parts, entry: LogEntry, result: CommandResult, outcome: 
     run = parts.run
     if result.segment <= run.segment:
         return  # told again
-    from_step = run.step if result.from_step is None else result.from_step
+    lost_steps = max(0, (run.step if result.from_step is None else result.from_step) - result.step)
     order = parts.deciding.settle(result.command, failed=False)
+    if order is not None:
+        outcome.action_changes.append(ActionChange(ActionId(result.command), "succeed", result.reason))
+    parts.deciding.withdraw("the run went back without it", outcome)
     parts.deciding.remember_rollback()
     outcome.rollups += parts.rollups.flush()
     outcome.checkpoints += parts.catalog.rolled_back(result.step, result.segment)
     lost_s = parts.recovery.rolled_back(result.step, result.at)
     run.segment, run.step = result.segment, result.step
     see(parts, entry, outcome)
-    if order is None:
-        return
-    outcome.action_changes.append(ActionChange(ActionId(result.command), "succeed", result.reason))
-    incident = parts.incidents.get(order.incident)
-    if incident is not None and incident.is_open:
-        lost_steps = max(0, from_step - result.step)
-        change = parts.incidents.rolled_back(
-            incident, order.command.checkpoint, entry, lost_steps=lost_steps, lost_s=lost_s
-        )
+    checkpoint = result.checkpoint if order is None else order.command.checkpoint
+    for incident in parts.incidents.unsettled:  # whoever ordered it: the detectors begin anew for all of them
+        change = parts.incidents.rolled_back(incident, checkpoint, entry, lost_steps=lost_steps, lost_s=lost_s)
         parts.deciding.decide(change, run, entry, outcome)

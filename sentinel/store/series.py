@@ -27,7 +27,7 @@ REPORTS_READ: Final = 4
 ROLLUPS_READ: Final = 16
 """Rollups read for each bucket wanted, at most: with more, the level above is fine enough."""
 TAIL: Final = 256
-"""Reports read behind the last closed bucket, at most: fewer than 16 are in none, but for those of abandoned segments."""
+"""Reports read behind the last closed bucket, at most. Fewer than 16 are in none, abandoned segments' apart."""
 EXTRA: Final = "extra."
 """Begins the names of the user's own series."""
 
@@ -42,10 +42,10 @@ class Bucket:
     last_step: int
     count: int
     nonfinite: int
-    minimum: float | None
-    mean: float | None
-    maximum: float | None
-    last: float | None
+    minimum: float | None = None
+    mean: float | None = None
+    maximum: float | None = None
+    last: float | None = None
     """The last finite value; in a bucket of one report that value, whatever it is."""
 
 

@@ -101,7 +101,7 @@ def test_the_reply_to_the_nan_carries_the_rollback_until_it_is_answered(tmp_path
 
 
 def test_a_backlog_is_never_answered_with_a_command(tmp_path: Path) -> None:
-    """History that shows a fault is recorded and judged; the order for it comes with the next word from the live edge."""
+    """History that shows a fault is recorded and judged; the order comes with the next report from the live edge."""
     with writing(tmp_path) as writer:
         voice = Voice(writer)
         voice.ready_to_roll_back()
@@ -211,7 +211,7 @@ class Raising:
 
 
 def test_a_witness_that_raises_harms_nobody(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Witnesses see every durable entry once, in order; one with a bug is named in the log, and the sender is answered."""
+    """Witnesses see every durable entry once, in order; one with a bug is logged, and the sender is answered."""
     witness = Raising()
     with writing(tmp_path, witnesses=[witness]) as writer:
         voice = Voice(writer)

@@ -216,3 +216,14 @@ def test_what_the_rollback_does_stands_in_the_rule() -> None:
     story = _story(policy=policy)
     _nan(story)
     assert (story.order.data, story.order.lr_scale) == ("exact", 0.5)
+
+
+def test_a_rollback_nobody_ordered_voids_the_order_and_counts_for_the_fault(story: Story) -> None:
+    """A run that went elsewhere than ordered has left the order's segment; its fault is watched as any other."""
+    _nan(story)
+    first = story.order
+    outcome = story.roll_back("by hand", 30)
+    assert [(each.action, each.event) for each in outcome.action_changes] == [(first.id, "expire")]
+    assert story.told == [CALL, BACK]
+    story.steps(10)
+    assert story.told[2:] == [WELL]

@@ -26,7 +26,8 @@ def test_a_run_keeps_its_beginning(writer: Writer) -> None:
     before = writer.write(lambda connection: decision_log.run_document(connection, RUN)).result()
     voice.train(3)
     after = writer.write(lambda connection: decision_log.run_document(connection, RUN)).result()
-    assert before is not None and after is not None
+    assert before is not None
+    assert after is not None
     assert (before["step"], after["step"], after["sequence"] - before["sequence"]) == (0, 3, 3)
     assert before["created_at"] == after["created_at"]
     assert writer.write(lambda connection: decision_log.run_document(connection, RunId("no"))).result() is None

@@ -97,7 +97,7 @@ def test_a_file_that_is_no_database_is_left_as_it_is(tmp_path: Path) -> None:
     path = tmp_path / "notes.txt"
     path.write_text("not a database\n" * 500)
     before = path.read_bytes()
-    with pytest.raises(StoreUnavailable, match="notes.txt is no sound SQLite database .*nothing was changed"):
+    with pytest.raises(StoreUnavailable, match=r"notes\.txt is no sound SQLite database .*nothing was changed"):
         open_database(f"sqlite:///{path}")
     assert path.read_bytes() == before
 

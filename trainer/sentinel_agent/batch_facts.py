@@ -40,7 +40,7 @@ def token_count(batch: Any) -> int | None:
 
 
 def fingerprint(tensor: torch.Tensor, before: int = 0) -> int | None:
-    """CRC-32 of the first sample's leading values; None where reading them would wait for a device or need a copy.
+    """CRC-32 of the first sample's leading values; None where that would wait for a device.
 
     Args:
         tensor: the batch's first tensor, samples along dimension 0.

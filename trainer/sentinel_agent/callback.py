@@ -7,8 +7,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from lightning import __version__ as lightning_version
-from lightning.pytorch import Callback, LightningModule, Trainer
+
+try:
+    from lightning import __version__ as lightning_version
+    from lightning.pytorch import Callback, LightningModule, Trainer
+except ImportError:  # the same library, packed alone
+    from pytorch_lightning import Callback, LightningModule, Trainer  # type: ignore[assignment]
+    from pytorch_lightning import __version__ as lightning_version
 
 from sentinel.protocol.observations import DataMode, Mode
 from sentinel_agent import sidecar

@@ -1,14 +1,16 @@
 """Text as an endless sequence of numbered training sequences.
 
-Every byte is a token, and one more token separates files; a ``.bin`` of 16-bit token ids is taken as it is. The stream of
-tokens is cut into sequences that fill the context, without padding, and each pass over them has an order of its own, drawn
-from the seed. What lies at a *position*, counted in sequences since the start of training, is thus a function of the
-position alone: a run, its resume and its replay see the same data, and a position names a sequence for good.
+Every byte is a token, and one more token separates files; a `.bin` of 16-bit token ids is taken as it is. The stream
+of tokens is cut into sequences that fill the context, without padding, and each pass over them has an order of its
+own, drawn from the seed. What lies at a *position*, counted in sequences since the start of training, is thus a
+function of the position alone: a run, its resume and its replay see the same data, and a position names a sequence
+for good.
 """
 
 from __future__ import annotations
 
 import sysconfig
+import zlib
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
@@ -34,12 +36,12 @@ def load_tokens(path: Path | None, *, limit_bytes: int | None) -> Tensor:
     """Read a one-dimensional tensor of token ids, uint16.
 
     Args:
-        path: a ``.bin`` of uint16 token ids, a text file, or a folder whose text files are read in the order of their
+        path: a `.bin` of uint16 token ids, a text file, or a folder whose text files are read in the order of their
             names, hidden ones apart; None for the source of the running Python's standard library.
-        limit_bytes: how much text to read at most; a ``.bin`` is mapped into memory, not read.
+        limit_bytes: how much text to read at most; a `.bin` is mapped into memory, not read.
 
     Raises:
-        DataError: there is no text, or the ``.bin`` holds half a token.
+        DataError: there is no text, or the `.bin` holds half a token.
     """
     if path is None:
         library = Path(sysconfig.get_path("stdlib"))
@@ -92,8 +94,8 @@ def _is_hidden(path: Path) -> bool:
 class PackedSequences(Dataset[dict[str, Tensor]]):
     """Sequences by position.
 
-    An item has ``tokens`` and ``targets``, each (context_tokens,) int64, where a target is the token that follows, and
-    its ``position``. A batch of them has a row for each: tokens (B, T), targets (B, T), position (B,).
+    An item has `tokens` and `targets`, each (context_tokens,) int64, where a target is the token that follows, and
+    its `position`. A batch of them has a row for each: tokens (B, T), targets (B, T), position (B,).
 
     Args:
         tokens: the stream, (tokens,) uint16.
@@ -137,4 +139,5 @@ class PackedSequences(Dataset[dict[str, Tensor]]):
         return {"tokens": window[:-1], "targets": window[1:], "position": torch.tensor(position)}
 
     def _order_of(self, pass_: int) -> Tensor:
-        return torch.randperm(self.sequences, generator=torch.Generator().manual_seed((self._seed << 32) + pass_))
+        seed = zlib.crc32(f"{self._seed} {pass_}".encode())  # a generator on the CPU heeds 32 bits of its seed
+        return torch.randperm(self.sequences, generator=torch.Generator().manual_seed(seed))

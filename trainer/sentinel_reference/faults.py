@@ -1,14 +1,14 @@
 """Faults injected by schedule, as they happen in the field, each noted with the moment it struck.
 
 `KIND@STEP[:LENGTH]` strikes the data of the optimizer step that comes after STEP others *when nothing is ever rolled
-back*: a fault belongs to a position in the data, not to the trainer's step. After a rollback that lets the data go on it
-is past, while a replay of the same data meets the same corruption again.
+back*: a fault belongs to a position in the data, not to the trainer's step. After a rollback that lets the data go on
+it is past, while a replay of the same data meets the same corruption again.
 
-`corrupt_data` is the one that does lasting harm. Each sequence keeps the targets of the step before the window, as a
-buffer of labels does that is not refilled (an asynchronous copy nobody waited for, a label shard read at a stuck offset).
-Random bytes, swapped bits or one block repeated give a higher loss but are unlearned within 20 steps, because they lie
-apart from real text; wrong targets for real text undo what was learned, and since they are wrong in the same way at every
-step, neither clipping nor Adam's averaging cancels them.
+`corrupt_data` is the one that does lasting harm: targets stay those of the step before the window, as in a buffer of
+labels that is not refilled (an asynchronous copy nobody waited for, a label shard read at a stuck offset). Random
+bytes, flipped bits or one block repeated give a higher loss, but are unlearned within 20 steps because they lie apart
+from real text. Wrong targets for real text undo what was learned, and as they are wrong in the same way at every
+step, neither clipping nor Adam's averaging cancels them: 8 such steps are felt for more than 60.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-import lightning.pytorch as L
 import torch
+from lightning.pytorch import Callback, Trainer
 from torch import Tensor, nn
 from torch.utils.data import Dataset
 
@@ -76,12 +76,12 @@ class StaleTargets(Dataset[dict[str, Tensor]]):
         return item
 
 
-def _begin_window(fault: Fault, _trainer: L.Trainer, _module: LanguageModeling) -> dict[str, Any]:
+def _begin_window(fault: Fault, _trainer: Trainer, _module: LanguageModeling) -> dict[str, Any]:
     """Only tells: the data itself is corrupt, see StaleTargets."""
     return {"length_steps": fault.length}
 
 
-def _poison(_fault: Fault, _trainer: L.Trainer, module: LanguageModeling) -> dict[str, Any]:
+def _poison(_fault: Fault, _trainer: Trainer, module: LanguageModeling) -> dict[str, Any]:
     """Makes one activation of one forward pass NaN; loss, gradients and weights follow by arithmetic."""
 
     def add_nan(
@@ -99,7 +99,7 @@ def _poison(_fault: Fault, _trainer: L.Trainer, module: LanguageModeling) -> dic
     return {"layer": layer}
 
 
-def _flip_bit(fault: Fault, trainer: L.Trainer, _module: LanguageModeling) -> dict[str, Any]:
+def _flip_bit(fault: Fault, trainer: Trainer, _module: LanguageModeling) -> dict[str, Any]:
     """Flips one bit in the middle of the newest checkpoint that is old enough, in place: hard links see it too."""
     folder = Path(trainer.checkpoint_callback.dirpath)
     old = [path for path in folder.glob("*.ckpt") if trainer.global_step - _step_of(path) >= fault.length]
@@ -129,7 +129,7 @@ def _step_of(checkpoint: Path) -> int:
 class Kind:
     """What a kind of fault does, and what its length means."""
 
-    inject: Callable[[Fault, L.Trainer, LanguageModeling], dict[str, Any]]
+    inject: Callable[[Fault, Trainer, LanguageModeling], dict[str, Any]]
     """Returns what to note beside kind and time."""
     length_is: str | None
     """None where there is nothing to be long."""
@@ -172,7 +172,7 @@ def corrupt(
     return dataset
 
 
-class FaultInjector(L.Callback):
+class FaultInjector(Callback):
     """Strikes once for each fault, when the first sequence of its step is about to be trained on.
 
     Args:
@@ -189,15 +189,15 @@ class FaultInjector(L.Callback):
 
     def on_train_batch_start(
         self,
-        trainer: L.Trainer,
-        pl_module: L.LightningModule,
+        trainer: Trainer,
+        module: LanguageModeling,
         batch: Mapping[str, Tensor],  # position (B,)
-        batch_idx: int,  # noqa: ARG002 - it goes back with the trainer; the position does not
+        *_: Any,
     ) -> None:
         position = int(batch["position"][0])
         for fault in [fault for fault in self._pending if fault.step * self._step_sequences == position]:
             self._pending.remove(fault)
-            told = KINDS[fault.kind].inject(fault, trainer, pl_module)
+            told = KINDS[fault.kind].inject(fault, trainer, module)
             struck = {"kind": fault.kind, "step": trainer.global_step + 1, "data_step": fault.step, "at": time.time()}
             if self._log:
                 with self._log.open("a", encoding="utf-8") as log:

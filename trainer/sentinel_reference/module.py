@@ -1,7 +1,7 @@
 """The training of the language model, as Lightning wants it told: the loss of a batch, the optimizer, its schedule.
 
-AdamW (Loshchilov & Hutter, arXiv:1711.05101) with weight decay on every weight, since all of them are matrices; the learning
-rate rises linearly, then falls along half a cosine. Nothing is logged here: `self.log` costs hundreds of microseconds a
+AdamW (Loshchilov & Hutter, arXiv:1711.05101) decays every weight, since all of them are matrices; the learning rate
+rises linearly, then falls along half a cosine. Nothing is logged here: `self.log` costs hundreds of microseconds a
 step, and the agent reads the returned loss as it is.
 """
 
@@ -10,8 +10,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-import lightning.pytorch as L
 import torch.nn.functional as F
+from lightning.pytorch import LightningModule
 from lightning.pytorch.utilities.types import OptimizerLRScheduler
 from torch import Tensor
 from torch.optim import AdamW
@@ -30,7 +30,7 @@ def learning_rate_ratio(step: int, config: OptimizationConfig) -> float:
     return floor + (1 - floor) * (1 + math.cos(math.pi * way)) / 2
 
 
-class LanguageModeling(L.LightningModule):
+class LanguageModeling(LightningModule):
     """Learns to tell the next token."""
 
     def __init__(self, preset: Preset) -> None:
@@ -41,7 +41,6 @@ class LanguageModeling(L.LightningModule):
     def training_step(
         self,
         batch: Mapping[str, Tensor],  # tokens (B, T), targets (B, T), position (B,)
-        batch_idx: int,  # noqa: ARG002 - Lightning passes it
     ) -> Tensor:  # ()
         logits = self.model(batch["tokens"])
         return F.cross_entropy(logits.flatten(0, 1).float(), batch["targets"].flatten())

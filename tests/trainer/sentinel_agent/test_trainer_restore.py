@@ -15,6 +15,7 @@ from sentinel.protocol.commands import RollBack
 from sentinel.protocol.observations import CheckpointReport, CommandResult, StepReport
 from sentinel_agent import SentinelCallback
 from sentinel_agent.fail_open import HalfRestored
+from sentinel_agent.trainer_restore import LightningLoop
 from tests.fakes import FakeDaemon
 from tests.trainer.sentinel_agent.small_training import Gate, Orders, SmallModule, commanded, same, train
 
@@ -215,3 +216,32 @@ def test_repeated_command_is_done_once(tmp_path: Path) -> None:
     assert len(results) >= 3
     assert len(set(results)) == 1
     assert {each.segment for each in daemon.told(StepReport)} == {0, 1}
+
+
+@pytest.mark.parametrize(
+    ("section", "value", "misfit"),
+    [
+        ("optimizer_states", None, "it has no optimizer_states"),
+        ("state_dict", {}, "the model has other entries: mask, net.0.bias, net.0.weight"),
+        ("state_dict", {"net.0.bias": torch.zeros(9)}, "net.0.bias has another shape"),
+        ("optimizer_states", [{"param_groups": [{"params": [0]}]}], "the optimizers have other parameters"),
+        ("optimizer_states", [], "the optimizers have other parameters"),
+        ("lr_schedulers", [], "there are more or fewer learning rate schedulers"),
+    ],
+)
+def test_checkpoint_of_another_model_is_told_before_anything_is_touched(
+    tmp_path: Path, section: str, value: Any, misfit: str
+) -> None:
+    """A checkpoint that does not fit is named by what differs."""
+    trainer, _ = train(tmp_path)
+    loop = LightningLoop(trainer)
+    (path,) = tmp_path.glob("checkpoints/*.ckpt")
+    checkpoint = dict(loop.load(path))
+    assert loop.misfit(checkpoint) == ""
+    if value is None:
+        del checkpoint[section]
+    elif isinstance(value, dict) and value:
+        checkpoint[section] = {**checkpoint[section], **value}
+    else:
+        checkpoint[section] = value
+    assert loop.misfit(checkpoint) == misfit
