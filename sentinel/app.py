@@ -20,7 +20,7 @@ from sentinel.alerts.log_channel import LogChannel
 from sentinel.alerts.webhook import Webhook
 from sentinel.api.application import create_app
 from sentinel.api.services import Services
-from sentinel.domain.errors import InvalidInput
+from sentinel.domain.errors import InvalidInput, SentinelError
 from sentinel.domain.executor import Executor
 from sentinel.engine.dispatcher import Dispatcher
 from sentinel.engine.duty import Duty
@@ -170,20 +170,25 @@ def run(settings: Settings) -> None:
     """Runs the daemon in this process until SIGTERM or Ctrl-C; a second one ends it at once.
 
     Raises:
-        SentinelError: as ``Daemon.start``.
+        SentinelError: as ``Daemon.start``, or the daemon could not go on.
     """
     log.set_up(settings.log_level, settings.log_format)
     daemon = Daemon(settings)
+
+    asked: Final = (signal.SIGTERM, signal.SIGINT)
 
     def asked_to_end(number: int, _frame: object) -> None:
         signal.signal(number, signal.SIG_DFL)
         daemon.end(signal.Signals(number).name)
 
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in asked:
         signal.signal(number, asked_to_end)
     daemon.start()
-    logger.info("ending: %s", daemon.wait())
+    why = daemon.wait()
+    logger.info("ending: %s", why)
     daemon.stop()
+    if why not in [each.name for each in asked]:
+        raise SentinelError(why)  # whoever supervises the process starts it again
 
 
 def _listen(host: str, port: int) -> socket.socket:

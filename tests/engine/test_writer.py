@@ -32,6 +32,8 @@ from sentinel.store.session import Connection
 from tests.builders import DEFAULT_POLICY, RUN
 from tests.daemons import Speaker, Voice, writing
 
+pytestmark = pytest.mark.usefixtures("every_store")
+
 
 def log_of(writer: Writer, run: RunId = RUN) -> list[Any]:
     """The observations in a run's log."""
@@ -148,6 +150,7 @@ def full_disk(writer: Writer) -> Callable[[], None]:
     return lambda: writer.write(lambda connection: set_pages(connection, 1_000_000)).result()
 
 
+@pytest.mark.parametrize("every_store", ["sqlite"], indirect=True)
 def test_a_full_disk_refuses_and_nothing_is_lost_or_doubled(tmp_path: Path) -> None:
     """While the disk is full a batch is refused whole; sent again after, it is in the log once, and so is its fault."""
     with writing(tmp_path) as writer:
