@@ -38,6 +38,7 @@ class FakeDaemon:
         self.behaviour: Behaviour = behaviour
         self.batches: list[ObservationBatch] = []
         """Every batch that was decoded, in the order of arrival, repeated ones too."""
+        self.requests_total = 0
         self._answer = answer
         self._delay_s = delay_s
         self._ended = threading.Event()
@@ -50,7 +51,7 @@ class FakeDaemon:
             def do_POST(self) -> None:
                 daemon._handle(self)
 
-            def log_message(self, format: str, *args: object) -> None:
+            def log_message(self, *_: object) -> None:
                 """Says nothing."""
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
@@ -99,6 +100,7 @@ class FakeDaemon:
 
     def _handle(self, request: BaseHTTPRequestHandler) -> None:
         body = request.rfile.read(int(request.headers["Content-Length"]))
+        self.requests_total += 1
         if self.behaviour == "slow":
             self._ended.wait(self._delay_s)
         if self.behaviour == "closes" or self._ended.is_set():

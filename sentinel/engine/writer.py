@@ -7,7 +7,6 @@ nothing of it happened: the streams it touched are read again from the database,
 from __future__ import annotations
 
 import logging
-import math
 import queue
 import threading
 from collections.abc import Callable, Sequence
@@ -27,10 +26,8 @@ from sentinel.store.session import Connection, Database
 
 log = logging.getLogger(__name__)
 
-GROUP_LIMIT: Final = 64
-"""Submissions in one transaction: bounds how long the first of them waits for the others."""
-PROVEN_S: Final = 1.0
-"""How long a transaction may work on a proof that the lease is held; the server bears a silence of ``lease.IDLE_S``."""
+GROUP_LIMIT: Final = 1000
+"""Observations in one transaction, about 0.1 s of work: a backlog must not keep a live NaN waiting longer."""
 STANDS_BY: Final = "this daemon stands by, another one writes: send it there, or again until this one has taken over"
 Answer = TypeVar("Answer")
 
@@ -46,6 +43,8 @@ class Witness(Protocol):
 class _Job:
     work: Callable[[_Transaction], Any]
     future: Future[Any]
+    size: int
+    """Observations in it, about."""
 
 
 @dataclass(slots=True)
@@ -90,7 +89,6 @@ class Writer:
         self._took = took
         self._lease = lease
         self._lost = lost
-        self._proven_at = -math.inf
         self._streams: dict[RunId, Stream] = {}
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._refusal = STANDS_BY
@@ -132,7 +130,7 @@ class Writer:
             payloads: the JSON text of each observation, as it came.
             received_at: Unix seconds.
         """
-        return self._submit(lambda transaction: _ingest(transaction, batch, payloads, received_at))
+        return self._submit(lambda transaction: _ingest(transaction, batch, payloads, received_at), size=len(payloads))
 
     def tell(self, run: RunId, make: Callable[[Stream], Any | None]) -> Future[bool]:
         """Appends an observation of the daemon's own to a run's log, unless ``make`` returns None."""
@@ -164,25 +162,28 @@ class Writer:
         """Runs ``work`` in the next transaction."""
         return self._submit(lambda transaction: work(transaction.connection))
 
-    def _submit(self, work: Callable[[_Transaction], Answer]) -> Future[Answer]:
+    def _submit(self, work: Callable[[_Transaction], Answer], *, size: int = 1) -> Future[Answer]:
         future: Future[Answer] = Future()
         future.set_running_or_notify_cancel()  # who goes away cannot take back what was told
         with self._submitting:
             if self._refusal:
                 raise StoreUnavailable(self._refusal)
-            self._jobs.put(_Job(work, future))
+            self._jobs.put(_Job(work, future, size))
         return future
 
     def _loop(self) -> None:
         ending = False
         while not ending:
-            jobs = [self._jobs.get()]
-            while len(jobs) < GROUP_LIMIT and not self._jobs.empty():
-                jobs.append(self._jobs.get())
-            ending = None in jobs
-            wanted = [job for job in jobs if job is not None]
-            if wanted:
-                self._commit(wanted)
+            job = self._jobs.get()
+            group: list[_Job] = []
+            while job is not None:
+                group.append(job)
+                if sum(each.size for each in group) >= GROUP_LIMIT or self._jobs.empty():
+                    break
+                job = self._jobs.get()
+            ending = job is None
+            if group:
+                self._commit(group)
 
     def _commit(self, jobs: Sequence[_Job]) -> None:
         touched: set[RunId] = set()
@@ -213,11 +214,9 @@ class Writer:
             return self._streams[run]
 
         transaction = _Transaction(connection, stream)
-        answers: list[Any] = []
-        self._proven_at = -math.inf
-        for job in jobs:
-            self._prove(connection)
-            answers.append(job.work(transaction))
+        if self._lease is not None:
+            self._lease.renew(connection)
+        answers = [job.work(transaction) for job in jobs]
         for run, advanced in begun.items():
             transaction.advanced[run] = advanced + transaction.advanced.get(run, [])
         for run, advanced in transaction.advanced.items():
@@ -225,12 +224,6 @@ class Writer:
         for run in transaction.ordered:
             action_outbox.claim_orders(connection, run, at=clock.now())
         return transaction, answers
-
-    def _prove(self, connection: Connection) -> None:
-        """Proves that the lease is held, unless this transaction has just done so."""
-        if self._lease is not None and clock.monotonic() - self._proven_at > PROVEN_S:
-            self._lease.renew(connection)
-            self._proven_at = clock.monotonic()
 
     def _show(self, stream: Stream, advanced: Sequence[Advanced]) -> None:
         for witness in self._witnesses:

@@ -20,6 +20,7 @@ from sentinel.pipeline.rollups import WIDTHS, Rollup
 from sentinel.protocol.codec import decode_observation, parse
 from sentinel.protocol.ids import RunId
 from sentinel.protocol.observations import StepReport
+from sentinel.store.observation_log import last_sequence
 from sentinel.store.tables import observations, rollups
 
 REPORTS_READ: Final = 4
@@ -28,8 +29,12 @@ ROLLUPS_READ: Final = 16
 """Rollups read for each bucket wanted, at most: with more, the level above is fine enough."""
 TAIL: Final = 256
 """Reports read behind the last closed bucket, at most. Fewer than 16 are in none, abandoned segments' apart."""
+SCANNED: Final = 100_000
+"""Entries of the log looked through for a series that is told so rarely that no bucket of it is full."""
 EXTRA: Final = "extra."
 """Begins the names of the user's own series."""
+_LOG: Final = -1
+"""The level below the finest buckets: single reports."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,13 +73,14 @@ def read_series(connection: Connection, wanted: Wanted) -> list[Bucket]:
         connection: in one transaction, so that rollups and log agree.
         wanted: what to read.
     """
+    coarsest = _coarsest(connection, wanted)
     tiles: list[_Tile] = []
     covered = 0
-    for level in range(_coarsest(connection, wanted), -1, -1):
-        finer = list(_closed(connection, wanted, level, covered))
-        tiles += [tile for tile, _ in finer]
-        covered = finer[-1][1] if finer else covered
-    tiles += _reported(connection, wanted, covered)
+    for level in range(coarsest, _LOG, -1):
+        closed = list(_closed(connection, wanted, level, covered))
+        tiles += [tile for tile, _ in closed]
+        covered = closed[-1][1] if closed else covered
+    tiles += _reported(connection, wanted, after=0 if coarsest == _LOG else _open_since(connection, wanted))
     return [_bucket(tile) for tile in _merged(tiles, wanted.points)]
 
 
@@ -91,9 +97,9 @@ class _Tile:
 
 
 def _coarsest(connection: Connection, wanted: Wanted) -> int:
-    """The level to begin with; -1 is the log itself."""
+    """The level to begin with."""
     if _is_within(connection, select(observations.c.sequence).where(*_in_log(wanted)), wanted.points * REPORTS_READ):
-        return -1
+        return _LOG
     for level in range(len(WIDTHS) - 1):
         if _is_within(
             connection, select(rollups.c.level).where(*_in_rollups(wanted, level)), wanted.points * ROLLUPS_READ
@@ -134,17 +140,28 @@ def _closed(connection: Connection, wanted: Wanted, level: int, covered: int) ->
         yield _Tile(row["attempt"] or "", rollup), row["last_sequence"]
 
 
-def _reported(connection: Connection, wanted: Wanted, covered: int) -> list[_Tile]:
-    """Single reports after a sequence that hold the series: some that no bucket has closed on, or a short range."""
+def _open_since(connection: Connection, wanted: Wanted) -> int:
+    """The place in the log from which on reports are in no bucket yet."""
+    newest = (
+        select(rollups.c.last_sequence)
+        .where(rollups.c.run == wanted.run, rollups.c.series == wanted.name, rollups.c.level == 0)
+        .order_by(rollups.c.first_sequence.desc())
+        .limit(1)
+    )
+    return max(connection.execute(newest).scalar() or 0, last_sequence(connection, wanted.run) - SCANNED)
+
+
+def _reported(connection: Connection, wanted: Wanted, *, after: int) -> list[_Tile]:
+    """Single reports that hold the series; the newest, should there be too many."""
     key = json.dumps(wanted.name.removeprefix(EXTRA)) + ":"  # as the codec writes it
     query = (
         select(observations.c.attempt, observations.c.segment, observations.c.sequence, observations.c.payload)
-        .where(
-            *_in_log(wanted), observations.c.sequence > covered, observations.c.payload.contains(key, autoescape=True)
-        )
+        .where(*_in_log(wanted), observations.c.payload.contains(key, autoescape=True))
         .order_by(observations.c.sequence.desc())
         .limit(max(wanted.points * REPORTS_READ, TAIL))
     )
+    if after:
+        query = query.where(observations.c.sequence > after)
     tiles = []
     for attempt, segment, sequence, payload in reversed(connection.execute(query).all()):
         report = decode_observation(parse(payload))

@@ -23,7 +23,7 @@ from sentinel.transport.sender import Sender
 from sentinel_agent import identity, rollback
 from sentinel_agent.checkpoints import CheckpointStore
 from sentinel_agent.courier import Courier
-from sentinel_agent.fail_open import Guard
+from sentinel_agent.fail_open import Guard, HalfRestored
 from sentinel_agent.gpu import GpuReader
 from sentinel_agent.keeper import CheckpointKeeper, Contents
 from sentinel_agent.readings import StepClock
@@ -74,7 +74,7 @@ class Agent:
         device: where the training computes.
         folder: where the run's name and pins are kept.
         guard: takes the agent's own errors.
-        say: prints a line for the person at the terminal.
+        say: prints a line for the person at the terminal, and never raises.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class Agent:
         self.segment = 0
         self.commands: deque[RollBack] = deque()
         """Rollbacks to be carried out at the next boundary."""
-        self.courier = Courier(device, guard, self._on_reply)
+        self.courier = Courier(device, guard=guard, on_reply=self._on_reply, say=say)
         self.gpu = GpuReader(device, self.courier.inbox.append)
         self.keeper: CheckpointKeeper | None = None
         self._folder = folder
@@ -176,7 +176,11 @@ class Agent:
             self._say(f"no rollback to step {command.step}: {no.reason}")
             self.courier.inbox.append(self._answer(command, no.outcome, no.reason))
             return False
-        rollback.apply(command, prepared, loop)
+        try:
+            rollback.apply(command, prepared, loop)
+        except HalfRestored as error:
+            self.courier.inbox.append(self._answer(command, "failed", str(error)))
+            raise
         self.clock.restart()
         from_step, self.step = self.step, command.step
         self.segment += 1

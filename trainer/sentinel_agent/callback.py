@@ -13,7 +13,7 @@ try:
     from lightning.pytorch import Callback, LightningModule, Trainer
 except ImportError:  # the same library, packed alone
     from pytorch_lightning import Callback, LightningModule, Trainer  # type: ignore[assignment]
-    from pytorch_lightning import __version__ as lightning_version
+    from pytorch_lightning import __version__ as lightning_version  # type: ignore[attr-defined]
 
 from sentinel.protocol.observations import DataMode, Mode
 from sentinel_agent import sidecar
@@ -76,7 +76,7 @@ class SentinelCallback(Callback):
             **mistyped,
         }
         self._taps = Taps(self.guard)
-        self._has_begun = False
+        self._every: int | None = None
         self._computes_norm = False
         self._contents: Contents | None = None
 
@@ -110,7 +110,6 @@ class SentinelCallback(Callback):
         )
         self._loop = LightningLoop(trainer)
         self._taps = Taps(self.guard)
-        self._has_begun = False
         self.guard.off = False
         self.agent.start()
 
@@ -118,7 +117,6 @@ class SentinelCallback(Callback):
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         agent = self.agent
         agent.begin(attempt_facts(trainer, lightning_version))
-        self._has_begun = True
         self._taps.on_fetch(trainer, agent.clock)
         if clips_by_norm(trainer):
             self._taps.on_clipping(trainer, agent.clock)
@@ -126,7 +124,11 @@ class SentinelCallback(Callback):
         else:
             self._computes_norm = pl_module.automatic_optimization and is_a(trainer.strategy, PLAIN_STRATEGIES)
             norm = "its own" if self._computes_norm else ""
-        self._save = self._taps.on_save(trainer, self._saved)
+        self._every = agent.settings.checkpoint_every
+        if self._every and trainer.world_size > 1:  # a save is for all ranks together
+            say("warning: checkpoint_every is ignored: there are several ranks")
+            self._every = None
+        self._save = self._taps.on_save(trainer, begins=self._forget_contents, ended=self._saved)
         for line in start_lines(self._start(trainer, norm)):
             say(line)
 
@@ -168,8 +170,7 @@ class SentinelCallback(Callback):
         if step <= before:
             return
         agent.step_ended(step)
-        every = agent.settings.checkpoint_every
-        if every and step // every > before // every and trainer.world_size == 1:
+        if self._every and step // self._every > before // self._every:
             agent.save_checkpoint(self._save_own)
 
     @guarded
@@ -196,16 +197,17 @@ class SentinelCallback(Callback):
         if agent.keeper is not None:
             say(end_line(agent.tally()))
 
+    def _forget_contents(self) -> None:
+        self._contents = None
+
     def _saved(self, path: Path) -> None:
-        contents, self._contents = self._contents, None
-        if contents is not None:  # Lightning asks no callback about a file of weights alone
-            self.agent.checkpoint_saved(path, contents)
+        if self._contents is not None:  # Lightning asks no callback about a file of weights alone
+            self.agent.checkpoint_saved(path, self._contents)
 
     def _save_own(self, path: Path) -> Contents:
         self._save(path, weights_only=False)
-        contents, self._contents = self._contents, None
-        assert contents is not None  # on_save_checkpoint came by
-        return contents
+        assert self._contents is not None  # on_save_checkpoint came by
+        return self._contents
 
     def _start(self, trainer: Trainer, norm: str) -> Start:
         agent = self.agent
@@ -220,7 +222,7 @@ class SentinelCallback(Callback):
             answers=sender is not None and sender.delivered_total > 0,
             problem=None if sender is None else sender.problem,
             saving=saving(trainer),
-            checkpoint_every=agent.settings.checkpoint_every,
+            checkpoint_every=self._every,
             pins=str(store.folder),
             found=sum(each.state == "verified" and each.step <= agent.step for each in store.checkpoints),
             rollback_impossible=rollback_impossible(trainer),

@@ -7,6 +7,7 @@ nobody, except at the start and the end, with a bound.
 
 from __future__ import annotations
 
+import math
 import resource
 import threading
 from collections import deque
@@ -29,7 +30,8 @@ WORK_S: Final = 0.02
 HEARTBEAT_S: Final = 3.0
 """The daemon takes note of a silence of 5 s."""
 EXCHANGES_A_TURN: Final = 20
-
+SAID_AGAIN_S: Final = 60.0
+"""A daemon that comes and goes is not told of more often."""
 LAST_WORD_S: Final = 1.0
 """For the daemon to hear that the agent has turned itself off."""
 
@@ -44,9 +46,12 @@ class Courier:
         device: where the training computes.
         guard: takes what goes wrong here.
         on_reply: called in the thread with each of the daemon's answers.
+        say: prints a line, and never raises.
     """
 
-    def __init__(self, device: torch.device, guard: Guard, on_reply: Callable[[Reply], None]) -> None:
+    def __init__(
+        self, device: torch.device, *, guard: Guard, on_reply: Callable[[Reply], None], say: Callable[[str], None]
+    ) -> None:
         self.inbox: deque[Item] = deque(maxlen=PENDING_LIMIT)
         """What happened and what is to be done, in order; any thread may append."""
         self.first_answer = threading.Event()
@@ -55,12 +60,15 @@ class Courier:
         self._device = device
         self._guard = guard
         self._on_reply = on_reply
+        self._say = say
         self._work: deque[Work] = deque()
         self._last: Observation | None = None
         self._closing_at: float | None = None
         self._wake = threading.Event()
         self._step = self._segment = 0
         self._told_at = monotonic()
+        self._is_heard: bool | None = None
+        self._said_at = -math.inf
         self._thread = threading.Thread(target=self._run, name="sentinel-agent", daemon=True)
 
     def start(self) -> None:
@@ -70,7 +78,7 @@ class Courier:
     def begin(self, sender: Sender, first: AttemptStarted) -> None:
         """Opens the conversation with ``first``."""
         self._step = first.step
-        self.inbox.append(first)
+        self.inbox.appendleft(first)  # before any reading of the GPU's
         self.sender = sender
         self._wake.set()
 
@@ -108,7 +116,7 @@ class Courier:
             return
         self._drain()
         self._do_work(until=monotonic() + WORK_S)
-        if monotonic() - self._told_at > HEARTBEAT_S:
+        if self.sender.problem is None and monotonic() - self._told_at > HEARTBEAT_S:
             self.offer(self._heartbeat(self.sender))
         self._exchange(self.sender)
 
@@ -159,9 +167,21 @@ class Courier:
             if not sender.pending or not sender.due:
                 return
             reply = sender.exchange()
+            self._say_change(sender)
             self.first_answer.set()
             if reply is not None:
                 self._on_reply(reply)
+
+    def _say_change(self, sender: Sender) -> None:
+        """Says that the daemon was lost or found; the first word about it stands in the lines at the start."""
+        is_heard = sender.problem is None
+        if is_heard == self._is_heard or monotonic() - self._said_at < SAID_AGAIN_S:
+            return
+        if self._is_heard is not None:
+            self._said_at = monotonic()
+            kept = f"the daemon is lost ({sender.problem}): telemetry is kept in memory, and every pin"
+            self._say("the daemon answers" if is_heard else kept)
+        self._is_heard = is_heard
 
     def _heartbeat(self, sender: Sender) -> Heartbeat:
         return Heartbeat(

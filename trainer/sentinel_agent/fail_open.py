@@ -29,7 +29,7 @@ class Guard:
     """Counts the agent's own errors and turns it off when there are too many.
 
     Args:
-        say: prints a line for the person at the terminal.
+        say: prints a line for the person at the terminal, and never raises.
     """
 
     def __init__(self, say: Callable[[str], None]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
 
 from sentinel.protocol.observations import Mode
@@ -18,10 +19,14 @@ _MODES: dict[Mode, str] = {
 
 
 def say(line: str) -> None:
-    """Prints a line of ours on standard error, where progress bars are: over the bar, which is drawn again below."""
-    clear = "\r\033[K" if sys.stderr.isatty() else ""
-    sys.stderr.write(f"{clear}sentinel: {line}\n")
-    sys.stderr.flush()
+    """Prints a line of ours on standard error, where progress bars are: over the bar, which is drawn again below.
+
+    A terminal that is gone is no error.
+    """
+    with suppress(OSError, ValueError, AttributeError):
+        clear = "\r\033[K" if sys.stderr.isatty() else ""
+        sys.stderr.write(f"{clear}sentinel: {line}\n")
+        sys.stderr.flush()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,8 +79,8 @@ def _daemon(start: Start) -> str:
     if start.answers:
         return f"the daemon at {start.url} answers"
     return (
-        f"no daemon at {start.url} ({start.problem or 'no answer yet'}): telemetry is kept in memory, up to "
-        f"{PENDING_LIMIT} reports, and lost at exit; start a daemon with `sentinel serve`"
+        f"no daemon takes reports at {start.url} ({start.problem or 'no answer yet'}): telemetry is kept in memory, "
+        f"up to {PENDING_LIMIT} reports, and lost at exit; start a daemon with `sentinel serve`"
     )
 
 

@@ -57,15 +57,18 @@ class Taps:
 
         self._place(plugin, "clip_grad_by_norm", clip_grad_by_norm)
 
-    def on_save(self, trainer: Any, saved: Callable[[Path], None]) -> Callable[..., None]:
-        """Has ``saved`` called after each checkpoint; returns the trainer's own method, for saves of the agent's."""
+    def on_save(
+        self, trainer: Any, *, begins: Callable[[], None], ended: Callable[[Path], None]
+    ) -> Callable[..., None]:
+        """Has ``begins`` and ``ended`` called around each save; returns the trainer's own method."""
         save: Callable[..., None] = trainer.save_checkpoint
 
         def save_checkpoint(filepath: Any, *args: Any, **kwargs: Any) -> None:
+            begins()
             save(filepath, *args, **kwargs)
             if not self._guard.off:
                 with self._guard.watching("save_checkpoint"):
-                    saved(Path(filepath))
+                    ended(Path(filepath))
 
         self._place(trainer, "save_checkpoint", save_checkpoint)
         return save

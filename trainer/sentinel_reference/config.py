@@ -1,6 +1,6 @@
 """What a training run is made of, and the two sizes it comes in.
 
-`laptop` is for a demonstration: 360,000 parameters, some 50 ms a step on one CPU core, and a loss that falls from 5.5
+`laptop` is for a demonstration: 360,000 parameters, some 50 ms a step on one CPU core, and a loss that falls from 5.1
 nats to 2.3 in 100 steps and to 1.9 in 300. `124M` is GPT-2 small's size, trained as GPT-3's smallest model was (Brown
 et al., arXiv:2005.14165, table 2.1), for 20 tokens a parameter (Hoffmann et al., arXiv:2203.15556).
 """

@@ -133,6 +133,7 @@ class LanguageModel(nn.Module):
         residual_std = INIT_STD / math.sqrt(2 * config.layers)
         for name, weight in self.named_parameters():
             nn.init.normal_(weight, std=residual_std if "to_residual" in name else INIT_STD)
+        nn.init.normal_(self.embedding.weight, std=1 / config.width)
 
     def forward(
         self,

@@ -1,6 +1,6 @@
 """A classifier of small images, as people write them for Lightning; it knows nothing of Sentinel."""
 
-import lightning as L
+import lightning.pytorch as pl
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
@@ -16,7 +16,7 @@ def make_images(count: int) -> TensorDataset:
     return TensorDataset(images, labels)
 
 
-class Classifier(L.LightningModule):
+class Classifier(pl.LightningModule):
     """Two convolutions and a linear layer."""
 
     def __init__(self) -> None:
@@ -26,27 +26,30 @@ class Classifier(L.LightningModule):
             nn.Conv2d(8, 16, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(256, 10),
         )  # fmt: skip
 
-    def training_step(self, batch, batch_idx):
+    def training_step(self, batch):
+        """Cross-entropy."""
         images, labels = batch
         loss = nn.functional.cross_entropy(self.net(images), labels)
         self.log("train_loss", loss, prog_bar=True)
         return loss
 
-    def validation_step(self, batch, batch_idx):
+    def validation_step(self, batch):
+        """The share of images that are told right."""
         images, labels = batch
         self.log("accuracy", (self.net(images).argmax(1) == labels).float().mean(), prog_bar=True)
 
     def configure_optimizers(self):
+        """Adam, slower every second epoch."""
         optimizer = torch.optim.Adam(self.parameters(), lr=3e-3)
         return [optimizer], [torch.optim.lr_scheduler.StepLR(optimizer, 2, gamma=0.5)]
 
 
 def main() -> None:
     """Trains, and keeps the weights."""
-    L.seed_everything(1)
+    pl.seed_everything(1)
     train, valid = make_images(1024), make_images(256)
     model = Classifier()
-    trainer = L.Trainer(
+    trainer = pl.Trainer(
         max_epochs=6,
         accelerator="cpu",
     )

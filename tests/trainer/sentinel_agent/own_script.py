@@ -10,7 +10,7 @@ from pathlib import Path
 SCRIPT = Path(__file__).with_name("digits.py")
 PLACE = '        accelerator="cpu",\n'
 FAULT = """
-class Fault(L.Callback):
+class Fault(pl.Callback):
     def on_train_batch_start(self, trainer, module, batch, batch_idx):
         if {first} <= trainer.global_step <= {last} and not getattr(self, "is_over", False):
             batch[0].fill_(float("{value}"))
@@ -37,10 +37,15 @@ def run_script(
     callbacks = [added] if added else []
     if fault is not None:
         first, last, value = fault
-        text = text.replace("\n\nclass Classifier", FAULT.format(first=first, last=last, value=value) + "\n\nclass Classifier")
+        text = text.replace(
+            "\n\nclass Classifier", FAULT.format(first=first, last=last, value=value) + "\n\nclass Classifier"
+        )
         callbacks.insert(0, "Fault()")
     if added:
-        text = text.replace("import lightning as L\n", "import lightning as L\nfrom sentinel_agent import SentinelCallback\n")
+        text = text.replace(
+            "import lightning.pytorch as pl\n",
+            "import lightning.pytorch as pl\nfrom sentinel_agent import SentinelCallback\n",
+        )
     text = text.replace(PLACE, f"{PLACE}        callbacks=[{', '.join(callbacks)}],\n")
     folder.mkdir(exist_ok=True)
     script = folder / "digits.py"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import threading
 from collections.abc import Callable, Sequence
 from copy import deepcopy
@@ -9,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import lightning as L
+import lightning.pytorch as pl
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
@@ -40,7 +41,7 @@ class Entry:
     state: dict[str, Any]
 
 
-class SmallModule(L.LightningModule):
+class SmallModule(pl.LightningModule):
     """A regression with dropout that keeps a diary; a poisoned batch makes its loss NaN."""
 
     def __init__(self, *, poisoned: Sequence[int] = ()) -> None:
@@ -57,18 +58,18 @@ class SmallModule(L.LightningModule):
         scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1.0 / (1.0 + step))
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
 
-    def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
+    def on_train_batch_start(self, batch: Any, *_: Any) -> None:
         """Writes the diary; a module's hook comes after those of all callbacks."""
         optimizer = self.optimizers().optimizer
         state = {
             "model": self.state_dict(),
             "optimizer": optimizer.state_dict(),
             "scheduler": self.lr_schedulers().state_dict(),
-            "random": torch.get_rng_state(),
+            "random": (torch.get_rng_state(), random.getstate()),
         }
         self.diary.append(Entry(self.trainer.global_step, int(batch[2][0]), deepcopy(state)))
 
-    def training_step(self, batch: Any, batch_idx: int) -> torch.Tensor:
+    def training_step(self, batch: Any) -> torch.Tensor:
         """The mean squared error."""
         features, target, number = batch
         loss = nn.functional.mse_loss(self.net(features), target)
@@ -81,17 +82,17 @@ class SmallModule(L.LightningModule):
 
 def train(
     root: Path,
-    *callbacks: L.Callback,
+    *callbacks: pl.Callback,
     module: SmallModule | None = None,
     data: Any = None,
     ckpt_path: str | None = None,
     **options: Any,
-) -> tuple[L.Trainer, SmallModule]:
+) -> tuple[pl.Trainer, SmallModule]:
     """Trains the small module for 24 batches, seeded; options are the trainer's."""
     torch.manual_seed(11)
     module = module or SmallModule()
     defaults: dict[str, Any] = {"max_epochs": 1, "logger": False, "enable_progress_bar": False, "accelerator": "cpu"}
-    trainer = L.Trainer(
+    trainer = pl.Trainer(
         default_root_dir=root, callbacks=list(callbacks), enable_model_summary=False, **(defaults | options)
     )
     trainer.fit(module, loader() if data is None else data, ckpt_path=ckpt_path)
@@ -119,7 +120,7 @@ def until(condition: Callable[[], object], *, timeout_s: float = 10.0) -> None:
     raise AssertionError("what was waited for did not happen")
 
 
-class Gate(L.Callback):
+class Gate(pl.Callback):
     """Holds the training after a step until something has happened elsewhere. To be listed before the agent."""
 
     def __init__(self, step: int, condition: Callable[[], object]) -> None:
@@ -127,7 +128,7 @@ class Gate(L.Callback):
         self._condition = condition
         self._is_open = False
 
-    def on_train_batch_start(self, trainer: L.Trainer, pl_module: L.LightningModule, batch: Any, batch_idx: int) -> None:
+    def on_train_batch_start(self, trainer: pl.Trainer, *_: Any) -> None:
         """Waits, once."""
         if trainer.global_step == self._step and not self._is_open:
             self._is_open = True

@@ -56,11 +56,11 @@ class PlainLoop:
         """Reads one."""
         return torch.load(path)  # type: ignore[no-any-return]
 
-    def misfit(self, checkpoint: Mapping[str, Any]) -> str:
+    def misfit(self, *_: Any) -> str:
         """Everything fits."""
         return ""
 
-    def restore(self, checkpoint: Mapping[str, Any], *, step: int, lr_scale: float) -> None:
+    def restore(self, checkpoint: Mapping[str, Any], *, step: int, **_: Any) -> None:
         """Sets weight and step back."""
         self.weight, self.step = checkpoint["state_dict"]["weight"], step
 
@@ -114,8 +114,10 @@ def test_quiet_agent_gives_a_sign_of_life(make_agent: Callable[[str], Agent]) ->
         assert daemon.told(Heartbeat)[0].step == 1
 
 
-def test_daemon_that_comes_late_hears_everything(make_agent: Callable[[str], Agent]) -> None:
-    """What happened while the daemon was out of order is told when it is mended, once each."""
+def test_daemon_that_comes_late_hears_everything(
+    make_agent: Callable[[str], Agent], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What happened while the daemon was out of order is told when it is mended, once each; and that it is mended."""
     loop = PlainLoop()
     with FakeDaemon(behaviour="error") as daemon:
         agent = make_agent(daemon.url)
@@ -129,6 +131,25 @@ def test_daemon_that_comes_late_hears_everything(make_agent: Callable[[str], Age
         agent.end("interrupted", "Ctrl-C")
         (end,) = daemon.told(AttemptEnded)
     assert (end.outcome, end.step, end.reason) == ("interrupted", 5, "Ctrl-C")
+    assert capsys.readouterr().out.splitlines() == ["the daemon answers"]
+
+
+def test_loss_of_the_daemon_is_said_once(
+    make_agent: Callable[[str], Agent], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A daemon that fails in mid-run is one line, however often it is tried again."""
+    loop = PlainLoop()
+    with FakeDaemon() as daemon:
+        agent = make_agent(daemon.url)
+        agent.start()
+        agent.begin(ATTEMPT)
+        daemon.behaviour = "error"
+        loop.advance(agent)
+        answered = len(daemon.batches)
+        until(lambda: daemon.requests_total >= answered + 2)
+        agent.end("finished")
+    (line,) = capsys.readouterr().out.splitlines()
+    assert line.startswith("the daemon is lost (HTTP 500: ")
 
 
 def test_end_does_not_wait_for_a_daemon_that_hangs(make_agent: Callable[[str], Agent]) -> None:
@@ -145,9 +166,7 @@ def test_end_does_not_wait_for_a_daemon_that_hangs(make_agent: Callable[[str], A
         assert agent.tally().lost >= 1
 
 
-def test_next_attempt_of_a_named_run_reports_what_is_pinned(
-    make_agent: Callable[[str], Agent], tmp_path: Path
-) -> None:
+def test_next_attempt_of_a_named_run_reports_what_is_pinned(make_agent: Callable[[str], Agent], tmp_path: Path) -> None:
     """A resume at a step gets the pins up to that step back; those beyond it belong to a branch that is left."""
     loop = PlainLoop()
     with FakeDaemon() as daemon:

@@ -6,7 +6,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
-import lightning as L
+import lightning.pytorch as pl
 import pytest
 import torch
 from lightning.pytorch.callbacks import ModelCheckpoint
@@ -17,13 +17,13 @@ from tests.fakes import FakeDaemon
 from tests.trainer.sentinel_agent.small_training import Gate, Orders, SmallModule, commanded, loader, train
 
 
-class Norms(L.Callback):
+class Norms(pl.Callback):
     """The gradient norms as torch would compute them for clipping."""
 
     def __init__(self) -> None:
         self.seen: list[float] = []
 
-    def on_before_optimizer_step(self, trainer: L.Trainer, pl_module: L.LightningModule, optimizer: Any) -> None:
+    def on_before_optimizer_step(self, trainer: pl.Trainer, pl_module: pl.LightningModule, optimizer: Any) -> None:
         """Computes one."""
         grads = [parameter.grad for parameter in pl_module.parameters() if parameter.grad is not None]
         self.seen.append(float(torch.nn.utils.get_total_norm(grads)))
@@ -54,16 +54,18 @@ def test_series_of_the_users_own(tmp_path: Path) -> None:
     """What the script records stands in the report of its step."""
 
     class Recording(SmallModule):
-        def training_step(self, batch: Any, batch_idx: int) -> torch.Tensor:
-            sentinel.record("twice", 2.0 * batch_idx)
+        def training_step(self, batch: Any) -> torch.Tensor:
+            sentinel.record("twice", 2.0 * self.trainer.global_step)
             sentinel.record("tensor", torch.tensor(0.5, requires_grad=True))
-            return super().training_step(batch, batch_idx)
+            return super().training_step(batch)
 
     with FakeDaemon() as daemon:
         sentinel = SentinelCallback(url=daemon.url)
         sentinel.record("too early", 1.0)
         train(tmp_path, sentinel, module=Recording())
-        assert [each.extra for each in daemon.told(StepReport)] == [{"twice": 2.0 * i, "tensor": 0.5} for i in range(24)]
+        assert [each.extra for each in daemon.told(StepReport)] == [
+            {"twice": 2.0 * i, "tensor": 0.5} for i in range(24)
+        ]
 
 
 def test_attempt_is_told_from_start_to_end(tmp_path: Path) -> None:
@@ -89,10 +91,10 @@ def test_pins_survive_rotation(tmp_path: Path) -> None:
     assert verified.keys() == {6, 12, 18, 24}
     assert sorted(path.name for path in (tmp_path / "mine").iterdir()) == ["epoch=0-step=24.ckpt", "last.ckpt"]
     pins = {path.name.split("-")[0]: path for path in tmp_path.glob(".sentinel/*/pins/*.ckpt")}
-    for step in verified:
+    for step, report in verified.items():
         assert torch.load(pins[str(step)], weights_only=False)["global_step"] == step
-        assert verified[step].digest.startswith("sha256:")
-        assert verified[step].size_bytes == pins[str(step)].stat().st_size
+        assert report.digest.startswith("sha256:")
+        assert report.size_bytes == pins[str(step)].stat().st_size
 
 
 def test_weights_alone_are_no_checkpoint(tmp_path: Path) -> None:
@@ -144,7 +146,7 @@ def test_process_of_workers_is_left_alone(tmp_path: Path) -> None:
     """With forked loader workers the training is watched to its end, and no thread is begun or ended meanwhile."""
     threads: set[frozenset[str]] = set()
 
-    class Counting(L.Callback):
+    class Counting(pl.Callback):
         def on_train_batch_end(self, *_: Any) -> None:
             threads.add(frozenset(each.name for each in threading.enumerate() if each.name == "sentinel-agent"))
 
@@ -164,8 +166,8 @@ def test_module_that_optimizes_by_hand_is_observed(tmp_path: Path) -> None:
             super().__init__()
             self.automatic_optimization = False
 
-        def training_step(self, batch: Any, batch_idx: int) -> torch.Tensor:
-            loss = super().training_step(batch, batch_idx)
+        def training_step(self, batch: Any) -> torch.Tensor:
+            loss = super().training_step(batch)
             optimizer = self.optimizers()
             optimizer.zero_grad()
             self.manual_backward(loss)
@@ -184,12 +186,12 @@ def test_other_stages_are_left_alone(tmp_path: Path, capsys: pytest.CaptureFixtu
     """Validation, test and prediction outside a fit print and send nothing, and the trainer is as it was."""
 
     class Evaluated(SmallModule):
-        def test_step(self, batch: Any, batch_idx: int) -> None:
+        def test_step(self, batch: Any) -> None:
             """Does nothing."""
 
     with FakeDaemon() as daemon:
         callback = SentinelCallback(url=daemon.url)
-        trainer = L.Trainer(default_root_dir=tmp_path, callbacks=[callback], logger=False, enable_progress_bar=False)
+        trainer = pl.Trainer(default_root_dir=tmp_path, callbacks=[callback], logger=False, enable_progress_bar=False)
         trainer.test(Evaluated(), loader(), verbose=False)
     assert not daemon.batches
     assert "sentinel:" not in capsys.readouterr().err
@@ -212,7 +214,7 @@ def test_validation_is_not_counted_into_steps(tmp_path: Path) -> None:
     """The time of a validation between two steps belongs to neither."""
 
     class Validated(SmallModule):
-        def validation_step(self, batch: Any, batch_idx: int) -> None:
+        def validation_step(self, batch: Any) -> None:
             threading.Event().wait(0.05)
 
         def val_dataloader(self) -> Any:
@@ -235,7 +237,7 @@ def test_other_package_of_lightning_is_watched_and_rolled_back(tmp_path: Path) -
             self.net = torch.nn.Linear(6, 1)
             self.steps: list[int] = []
 
-        def training_step(self, batch: Any, batch_idx: int) -> Any:
+        def training_step(self, batch: Any) -> Any:
             self.steps.append(self.trainer.global_step)
             return self.net(batch[0]).square().mean()
 
@@ -243,7 +245,7 @@ def test_other_package_of_lightning_is_watched_and_rolled_back(tmp_path: Path) -
             return torch.optim.SGD(self.parameters(), lr=0.1)
 
     class Saver(other.callbacks.ModelCheckpoint):  # type: ignore[name-defined,misc]
-        def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        def load_state_dict(self, *_: Any) -> None:
             raise AssertionError("the top-k must stay what it is")
 
     with FakeDaemon(Orders(at_step=5, to_step=2)) as daemon:

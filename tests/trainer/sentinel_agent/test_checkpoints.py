@@ -31,7 +31,7 @@ def pin(store: CheckpointStore, path: Path, *, step: int = 1, size_bytes: int = 
 
 
 def test_pin_survives_the_users_file(store: CheckpointStore, tmp_path: Path) -> None:
-    """A file that is overwritten or deleted by its owner is still there under its pin, and then holds disk by itself."""
+    """A file that its owner overwrites or deletes is still there under its pin, and then holds disk by itself."""
     path = saved(tmp_path, "old")
     checkpoint = pin(store, path)
     assert store.held_bytes() == 0

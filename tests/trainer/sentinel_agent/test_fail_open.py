@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import lightning as L
+import lightning.pytorch as pl
 import pytest
 
 from sentinel.protocol.observations import AttemptEnded, Heartbeat, StepReport
@@ -71,10 +71,10 @@ def test_guard_turns_the_agent_off_at_the_third_error() -> None:
     for _ in range(5):
         hooked.hook(ValueError("broken"))
     assert (hooked.calls, hooked.guard.errors_total, hooked.guard.off) == (3, 3, True)
-    assert hooked.lines == [
-        "the agent has turned itself off after 3 errors of its own, the last in hook: ValueError: broken; "
-        "training goes on unwatched"
-    ]
+    (line,) = hooked.lines
+    assert line.startswith(
+        "the agent has turned itself off after 3 errors of its own, the last in hook: ValueError: broken;"
+    )
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(1), HalfRestored("half")])
@@ -99,9 +99,7 @@ def test_training_without_a_daemon_is_bit_identical(tmp_path: Path, alone: Small
 
 
 @pytest.mark.parametrize("behaviour", ["slow", "garbage", "error", "closes"])
-def test_training_with_a_sick_daemon_is_bit_identical(
-    tmp_path: Path, alone: SmallModule, behaviour: Behaviour
-) -> None:
+def test_training_with_a_sick_daemon_is_bit_identical(tmp_path: Path, alone: SmallModule, behaviour: Behaviour) -> None:
     """A daemon that is slow, talks nonsense, fails or hangs up changes nothing and stops nothing."""
     with FakeDaemon(behaviour=behaviour, delay_s=0.2) as daemon:
         _, module = train(tmp_path, SentinelCallback(url=daemon.url, mode="act"), **OPTIONS)
@@ -112,8 +110,8 @@ def test_training_whose_daemon_dies_is_bit_identical(tmp_path: Path, alone: Smal
     """The daemon is killed in mid-run."""
     daemon = FakeDaemon()
 
-    class Killer(L.Callback):
-        def on_train_batch_end(self, trainer: L.Trainer, *_: Any) -> None:
+    class Killer(pl.Callback):
+        def on_train_batch_end(self, trainer: pl.Trainer, *_: Any) -> None:
             if trainer.global_step == 10 and not daemon.is_closed:
                 assert daemon.wait_for(lambda each: bool(each.told(StepReport)))
                 daemon.close()
@@ -152,7 +150,7 @@ def test_training_with_a_broken_thread_is_bit_identical(
     """Errors in the agent's own thread turn it off as well; it tells the daemon how many there were."""
 
     class Poisoned(SentinelCallback):
-        def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
             super().on_train_start(trainer, pl_module)
             for _ in range(3):
                 self.agent.courier.inbox.append(self._raising())
@@ -185,7 +183,7 @@ def test_tap_that_fails_still_saves_and_clips_once(tmp_path: Path, alone: SmallM
     """What the agent does beside the trainer's own methods may fail: the methods are called all the same."""
 
     class Broken(SentinelCallback):
-        def _saved(self, path: Path) -> None:
+        def _saved(self, *_: Any) -> None:
             raise RuntimeError("broken")
 
     trainer, module = train(tmp_path, Broken(), **OPTIONS)
@@ -205,8 +203,8 @@ def test_tap_that_fails_still_saves_and_clips_once(tmp_path: Path, alone: SmallM
 def test_end_is_told(tmp_path: Path, error: BaseException, outcome: str, reason: str) -> None:
     """An exception of the user's own ends the attempt as failed, a signal's as interrupted, and both go on upwards."""
 
-    class Ending(L.Callback):
-        def on_train_batch_end(self, trainer: L.Trainer, *_: Any) -> None:
+    class Ending(pl.Callback):
+        def on_train_batch_end(self, trainer: pl.Trainer, *_: Any) -> None:
             if trainer.global_step == 5:
                 raise error
 

@@ -74,7 +74,7 @@ def test_no_driver_is_said(tmp_path: Path) -> None:
 def test_no_binding_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the optional package the reason names what to install."""
     monkeypatch.setitem(sys.modules, "pynvml", None)
-    reader = GpuReader(torch.device("cpu"), lambda sample: None)
+    reader = GpuReader(torch.device("cpu"), print)
     reader.start()
     assert reader.first_answer.wait(10)
     assert reader.problem == "the module pynvml is missing: pip install nvidia-ml-py"

@@ -52,7 +52,7 @@ def test_unknown_is_none() -> None:
 
 
 def test_sixteen_series_of_the_users_own() -> None:
-    """Numbers and tensors are kept as they are at that moment; the seventeenth name is not, nor what no message takes."""
+    """Numbers and tensors are kept as they are at that moment, under clean names; the seventeenth is left out."""
     clock = StepClock(torch.device("cpu"))
     value = torch.tensor(1.5, requires_grad=True)
     clock.record("tensor\0", value)

@@ -83,7 +83,9 @@ def test_mistyped_variable_is_told_with_the_right_name(variable: str, meant: str
     assert settings.warnings == (f"the variable {variable} is not read: did you mean {meant}?",)
 
 
-@pytest.mark.parametrize("variable", ["SENTINEL_DATABASE_URL", "SENTINEL_HOST", "SENTINEL_POLICY", "SENTINEL_PORT", "URL"])
+@pytest.mark.parametrize(
+    "variable", ["SENTINEL_DATABASE_URL", "SENTINEL_HOST", "SENTINEL_POLICY", "SENTINEL_PORT", "URL"]
+)
 def test_variable_of_others_is_no_concern(variable: str) -> None:
     """The daemon's variables and everybody else's pass without a word."""
     assert resolve({}, {variable: "x"}).warnings == ()

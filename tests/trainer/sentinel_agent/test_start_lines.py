@@ -4,7 +4,7 @@ import socket
 from pathlib import Path
 from typing import Any
 
-import lightning as L
+import lightning.pytorch as pl
 import pytest
 import torch
 from lightning.pytorch.callbacks import ModelCheckpoint, StochasticWeightAveraging
@@ -22,7 +22,7 @@ def lines_of(capsys: pytest.CaptureFixture[str]) -> list[str]:
     return [line[len("sentinel: ") :] for line in capsys.readouterr().err.splitlines() if line.startswith("sentinel: ")]
 
 
-def start_of(tmp_path: Path, capsys: pytest.CaptureFixture[str], *callbacks: L.Callback, **options: Any) -> list[str]:
+def start_of(tmp_path: Path, capsys: pytest.CaptureFixture[str], *callbacks: pl.Callback, **options: Any) -> list[str]:
     """The five lines at the start of a training with a daemon."""
     capsys.readouterr()
     with FakeDaemon() as daemon:
@@ -34,20 +34,24 @@ def start_of(tmp_path: Path, capsys: pytest.CaptureFixture[str], *callbacks: L.C
 
 
 def test_plain_trainer(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A script that nobody wrote for Sentinel: five lines say who, where, what is missing, what is possible, what is read."""
+    """Five lines say who this is, where it reports, what is missing, what is possible and what is read."""
     with FakeDaemon() as daemon:
         callback = SentinelCallback(url=daemon.url)
         train(tmp_path, callback)
     run, attempt = callback.agent.run, callback.agent.attempt
     *start, _ = lines_of(capsys)
-    assert start[:4] == [
-        f"run {run}, attempt {attempt}, from the start, mode observe: incidents are told, nothing is done to the training",
-        f"the daemon at {daemon.url} answers",
+    assert start[0] == (
+        f"run {run}, attempt {attempt}, from the start, mode observe: incidents are told, nothing is done to the training"
+    )
+    assert start[1] == f"the daemon at {daemon.url} answers"
+    assert start[2] == (
         f"checkpoints: ModelCheckpoint saves at the end of each epoch; pinned under {tmp_path}/.sentinel/{run}/pins; "
-        "nothing to go back to before step 24: SentinelCallback(checkpoint_every=N) saves every N steps",
+        "nothing to go back to before step 24: SentinelCallback(checkpoint_every=N) saves every N steps"
+    )
+    assert start[3] == (
         "rollback: forward, in place: weights, optimizer, schedulers and step go back, the data goes on (a plain "
-        'DataLoader cannot be set back); mode="act" allows it, until then it is only proposed',
-    ]
+        'DataLoader cannot be set back); mode="act" allows it, until then it is only proposed'
+    )
     assert start[4].startswith(
         "reads loss, gradient norm (its own), learning rate, phase times, samples, peak memory, batch fingerprints, "
     )
@@ -60,7 +64,9 @@ def test_checkpoints_of_the_agents_own(tmp_path: Path, capsys: pytest.CaptureFix
     """With checkpoint_every there is something to go back to, and nothing more to advise."""
     start = start_of(tmp_path, capsys, sentinel={"checkpoint_every": 5, "mode": "act"})
     assert start[0].endswith("mode act: what the daemon orders is done")
-    assert start[2].startswith("checkpoints: the agent saves every 5 steps; ModelCheckpoint saves at the end of each epoch;")
+    assert start[2].startswith(
+        "checkpoints: the agent saves every 5 steps; ModelCheckpoint saves at the end of each epoch;"
+    )
     assert "SentinelCallback(" not in start[2]
     assert start[3].endswith("the data goes on (a plain DataLoader cannot be set back)")
 
@@ -115,13 +121,13 @@ def test_resumed_training(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_without_a_daemon(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The second line says why nobody answers, where telemetry is kept, and how to start a daemon; the last what is lost."""
+    """The second line says why nobody answers, where telemetry is kept and what to do; the last what is lost."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{taken.getsockname()[1]}"
         train(tmp_path, SentinelCallback(url=url))
     *start, end = lines_of(capsys)
-    assert start[1].startswith(f"no daemon at {url} (ConnectionRefusedError: ")
+    assert start[1].startswith(f"no daemon takes reports at {url} (ConnectionRefusedError: ")
     assert start[1].endswith(
         "telemetry is kept in memory, up to 20000 reports, and lost at exit; start a daemon with `sentinel serve`"
     )
@@ -133,7 +139,10 @@ def test_without_a_daemon(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
 def test_incident_is_one_line_with_its_link(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A notice of the daemon is printed once, as it is, and counted at the end."""
     notice = Notice(
-        sequence=1, incident=IncidentId("i-1"), text="loss spike at step 3: would roll back", link="http://x/incidents/i-1"
+        sequence=1,
+        incident=IncidentId("i-1"),
+        text="loss spike at step 3: would roll back",
+        link="http://x/incidents/i-1",
     )
 
     def answer(batch: ObservationBatch) -> Reply:

@@ -6,13 +6,13 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-import lightning as L
+import lightning.pytorch as pl
 import pytest
 import torch
 from lightning.pytorch.callbacks import EarlyStopping, EMAWeightAveraging, ModelCheckpoint, Timer
 
 from sentinel.protocol.commands import RollBack
-from sentinel.protocol.observations import CheckpointReport, CommandResult, StepReport
+from sentinel.protocol.observations import AttemptEnded, CheckpointReport, CommandResult, StepReport
 from sentinel_agent import SentinelCallback
 from sentinel_agent.fail_open import HalfRestored
 from sentinel_agent.trainer_restore import LightningLoop
@@ -27,7 +27,7 @@ def roll_back(
     to_step: int = 2,
     change: Callable[[RollBack], RollBack] = lambda command: command,
     **options: Any,
-) -> tuple[L.Trainer, SmallModule, FakeDaemon]:
+) -> tuple[pl.Trainer, SmallModule, FakeDaemon]:
     """A training set back once; returns the trainer, its module, and the daemon that ordered it."""
     orders = Orders(at_step=at_step, to_step=to_step, change=change)
     with FakeDaemon(orders) as daemon:
@@ -45,7 +45,7 @@ def return_of(module: SmallModule) -> int:
 @pytest.mark.parametrize("accumulate", [1, 4])
 @pytest.mark.parametrize("clip", [None, 0.5])
 def test_state_is_that_of_the_checkpoint_and_data_goes_on(tmp_path: Path, accumulate: int, clip: float | None) -> None:
-    """After a rollback weights, moments, schedule, generator and step are those of the checkpoint, the batch the next."""
+    """After a rollback weights, moments, schedule, generator and step are the checkpoint's, and the batch is the next."""
     _, module, daemon = roll_back(
         tmp_path, at_step=5, to_step=2, accumulate_grad_batches=accumulate, gradient_clip_val=clip
     )
@@ -62,7 +62,7 @@ def test_state_is_that_of_the_checkpoint_and_data_goes_on(tmp_path: Path, accumu
 
 
 def test_run_with_a_nan_comes_back(tmp_path: Path) -> None:
-    """Weights made NaN by one batch are finite after the rollback, so is the epoch's mean; what was saved is told bad."""
+    """Weights that one batch made NaN are finite again, so is the epoch's mean; what was saved between is told bad."""
     trainer, module, daemon = roll_back(tmp_path, at_step=8, to_step=4, module=SmallModule(poisoned=[6]))
     before = module.diary[return_of(module) - 1]
     assert before.state["model"]["net.3.weight"].isnan().all()
@@ -108,15 +108,15 @@ def test_own_checkpoints_of_the_user_go_on_untouched(tmp_path: Path) -> None:
     saved: list[int] = []
 
     class Saver(ModelCheckpoint):
-        def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        def load_state_dict(self, *_: Any) -> None:
             raise AssertionError("the top-k must stay what it is")
 
-        def _save_checkpoint(self, trainer: L.Trainer, filepath: str) -> None:
+        def _save_checkpoint(self, trainer: pl.Trainer, filepath: str) -> None:
             saved.append(trainer.global_step)
             super()._save_checkpoint(trainer, filepath)
 
     class Clock(Timer):
-        def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        def load_state_dict(self, *_: Any) -> None:
             raise AssertionError("time does not go back")
 
     saver = Saver(tmp_path / "mine", every_n_train_steps=3, save_top_k=-1, filename="{step}")
@@ -129,26 +129,31 @@ def test_own_checkpoints_of_the_user_go_on_untouched(tmp_path: Path) -> None:
 def test_breaking_off_in_the_middle_ends_the_training(tmp_path: Path) -> None:
     """A failure after the first change is the one error that is not caught; it names the file to resume from."""
 
-    class Broken(L.Callback):
+    class Broken(pl.Callback):
         def state_dict(self) -> dict[str, Any]:
             return {"something": 1}
 
-        def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        def load_state_dict(self, *_: Any) -> None:
             raise ValueError("out of order")
 
-    with pytest.raises(HalfRestored, match="broke off in the middle .ValueError: out of order.") as broken:
-        roll_back(tmp_path, Broken())
+    orders = Orders(at_step=5, to_step=2)
+    with FakeDaemon(orders) as daemon:
+        sentinel = SentinelCallback(url=daemon.url, mode="act", checkpoint_every=2)
+        with pytest.raises(HalfRestored, match=r"broke off in the middle \(ValueError: out of order\)") as broken:
+            train(tmp_path, Gate(5, commanded(sentinel)), Broken(), sentinel)
+        (result,) = daemon.told(CommandResult)
+        (end,) = daemon.told(AttemptEnded)
     path = str(broken.value).split('"')[1]
     assert torch.load(path, weights_only=False)["global_step"] == 2
+    assert (result.outcome, result.reason) == ("failed", str(broken.value))
+    assert (end.outcome, end.reason) == ("failed", f"HalfRestored: {broken.value}")
 
 
 def test_damaged_checkpoint_is_found_before_anything_is_touched(tmp_path: Path) -> None:
     """One flipped bit: the checkpoint is told bad, then the command failed, and the training goes on as it was."""
 
-    class Vandal(L.Callback):
-        def on_train_batch_start(
-            self, trainer: L.Trainer, pl_module: L.LightningModule, batch: Any, batch_idx: int
-        ) -> None:
+    class Vandal(pl.Callback):
+        def on_train_batch_start(self, trainer: pl.Trainer, *_: Any) -> None:
             if trainer.global_step == 5:
                 (pin,) = tmp_path.glob(".sentinel/*/pins/2-0-*.ckpt")
                 contents = bytearray(pin.read_bytes())
