@@ -355,14 +355,16 @@ def test_what_waited_long_is_a_backlog(
     assert daemon.batches[0].backlog is backlog
 
 
-def test_the_newest_of_a_batch_says_whether_it_is_backlog(daemon: Daemon, clock: Clock, dial: Dial) -> None:
-    """Old observations that travel with a fresh one belong to the live edge."""
+def test_history_and_news_never_share_a_batch(daemon: Daemon, clock: Clock, dial: Dial) -> None:
+    """What waited long goes out first, as history of its own: a fault in it must not look like one of now."""
     sender = dial(daemon.url)
-    _offer(sender)
+    _offer(sender, 2)
     clock.now += 60.0
     _offer(sender)
     sender.exchange()
-    assert daemon.batches[0].backlog is False
+    sender.exchange()
+    told = [(batch.first_counter, len(batch.observations), batch.backlog) for batch in daemon.batches]
+    assert told == [(0, 2, True), (2, 1, False)]
 
 
 @pytest.mark.parametrize("url", ["", "localhost:8321", "ftp://localhost", "http://", "127.0.0.1", "http://h:port"])
