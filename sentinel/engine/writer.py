@@ -20,7 +20,7 @@ from sentinel.engine.streams import Advanced, Stream
 from sentinel.protocol.commands import Reply
 from sentinel.protocol.ids import RunId
 from sentinel.protocol.observations import ObservationBatch, Tick
-from sentinel.store import action_outbox, decision_log, observation_log
+from sentinel.store import action_outbox
 from sentinel.store.lease import Lease, LeaseLost
 from sentinel.store.session import Connection, Database
 
@@ -28,6 +28,8 @@ log = logging.getLogger(__name__)
 
 GROUP_LIMIT: Final = 1000
 """Observations in one transaction, about 0.1 s of work: a backlog must not keep a live NaN waiting longer."""
+GAP_S: Final = 15.0
+"""Ticks come every 5 s: after a longer pause between two of them the daemon has not listened."""
 STANDS_BY: Final = "this daemon stands by, another one writes: send it there, or again until this one has taken over"
 Answer = TypeVar("Answer")
 
@@ -92,12 +94,14 @@ class Writer:
         self._streams: dict[RunId, Stream] = {}
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._refusal = STANDS_BY
+        self._ticked_at = 0.0
         self._submitting = threading.Lock()
         self._thread = threading.Thread(target=self._loop, name="sentinel-writer", daemon=True)
 
     def start(self) -> None:
         """Begins to write; the lease is held."""
         self._refusal = ""
+        self._ticked_at = clock.monotonic()
         self._thread.start()
 
     def stop(self) -> None:
@@ -148,15 +152,28 @@ class Writer:
         """Tells every training run of which nothing was heard for ``silent_s`` seconds so; the answer is how many."""
 
         def work(transaction: _Transaction) -> int:
-            heard = [(run, clock.monotonic() - stream.heard_at) for run, stream in self._streams.items()]
-            silent = [(transaction.stream(run), silence) for run, silence in heard if silence >= silent_s]
-            training = [(stream, silence) for stream, silence in silent if stream.pipeline.run.phase == "training"]
-            for stream, silence in training:
-                at = clock.now()
-                transaction.note(stream.run, [stream.tell(Tick(at=at, silent_s=silence), received_at=at)])
-            return len(training)
+            now = clock.monotonic()
+            self._note_gap(transaction, now)
+            told = 0
+            for run, stream in self._streams.items():
+                silence = now - stream.heard_at
+                if silence >= silent_s and stream.pipeline.run.phase == "training":
+                    at = clock.now()
+                    transaction.note(run, [transaction.stream(run).tell(Tick(at=at, silent_s=silence), received_at=at)])
+                    told += 1
+            return told
 
         return self._submit(work)
+
+    def _note_gap(self, transaction: _Transaction, now: float) -> None:
+        """Where this process was stopped for a while, it begins to listen anew to all who have not spoken since."""
+        last, self._ticked_at = self._ticked_at, now
+        if now - last <= GAP_S:
+            return
+        for run, stream in self._streams.items():
+            if stream.heard_at - last < GAP_S:
+                stream.heard_at = now
+                transaction.note(run, transaction.stream(run).begin(self._policy, received_at=clock.now()))
 
     def write(self, work: Callable[[Connection], Answer]) -> Future[Answer]:
         """Runs ``work`` in the next transaction."""
@@ -220,7 +237,7 @@ class Writer:
         for run, advanced in begun.items():
             transaction.advanced[run] = advanced + transaction.advanced.get(run, [])
         for run, advanced in transaction.advanced.items():
-            _save(connection, self._streams[run], advanced)
+            self._streams[run].save(connection, advanced)
         for run in transaction.ordered:
             action_outbox.claim_orders(connection, run, at=clock.now())
         return transaction, answers
@@ -274,14 +291,3 @@ def _ingest(transaction: _Transaction, batch: ObservationBatch, payloads: Sequen
         notices=stream.pipeline.notices_after(batch.notices_after),
         releasable=stream.pipeline.releasable(),
     )
-
-
-def _save(connection: Connection, stream: Stream, advanced: Sequence[Advanced]) -> None:
-    at = clock.now()
-    observation_log.append(connection, [each.stored for each in advanced])
-    for each in advanced:
-        decision_log.put_outcome(connection, each.stored.entry, each.outcome)
-        action_outbox.plan(connection, stream.run, each.outcome.actions, at=at)
-        action_outbox.change(connection, each.outcome.action_changes, at=at)
-    decision_log.put_run(connection, stream.run, stream.pipeline.run, sequence=stream.sequence, at=at)
-    stream.save(connection)

@@ -5,15 +5,23 @@ from __future__ import annotations
 from typing import Final
 
 from sentinel.domain.log_entry import LogEntry
+from sentinel.domain.runs import Run
 from sentinel.pipeline.outcome import Outcome
 from sentinel.pipeline.parts import Parts
 from sentinel.pipeline.seeing import see
 from sentinel.protocol.ids import AttemptId
-from sentinel.protocol.observations import AttemptEnded, AttemptStarted, Tick
+from sentinel.protocol.observations import AttemptEnded, AttemptStarted, PipelineStarted, Tick
 
 SILENT_AFTER_S: Final = 60.0
 """Twice the agent's longest back-off: a daemon that was away has been found again by then."""
+BLIND_AT_MOST_S: Final = 30.0
+"""The agent's longest back-off: who has not spoken by then is silent."""
 ATTEMPTS_KEPT: Final = 64
+
+
+def listening(parts: Parts, _entry: LogEntry, _begun: PipelineStarted, _outcome: Outcome) -> None:
+    """A daemon begins to listen, after a start, a hand-over or a gap: where the run went meanwhile is not known."""
+    parts.run.blind = parts.run.phase in ("training", "silent")
 
 
 def hear(parts: Parts, entry: LogEntry) -> None:
@@ -21,18 +29,26 @@ def hear(parts: Parts, entry: LogEntry) -> None:
     run = parts.run
     run.last_at = entry.received_at
     if entry.attempt not in parts.state.attempts:
-        _begin(parts, entry.attempt)
+        if _is_past(run, entry):
+            _remember(parts, entry.attempt)
+            return
+        _begin(parts, entry)
         run.mode, run.rollback, run.rollback_reason = "observe", "none", "its start was never reported"
     elif entry.attempt == run.attempt and run.phase == "silent":
         run.phase = "training"
+    if entry.attempt == run.attempt and not entry.backlog:
+        run.blind = False
 
 
 def started(parts: Parts, entry: LogEntry, attempt: AttemptStarted, outcome: Outcome) -> None:
     """The run is trained anew or on: orders to the attempt before are void, and so is what it was going through."""
     run = parts.run
+    if _is_past(run, entry):
+        _remember(parts, entry.attempt)
+        return
     parts.deciding.withdraw("a new attempt began", outcome)
     outcome.rollups += parts.rollups.flush()
-    _begin(parts, entry.attempt)
+    _begin(parts, entry)
     outcome.checkpoints += parts.catalog.started(attempt.step)
     run.last_at, run.step, run.max_steps = entry.received_at, attempt.step, attempt.max_steps
     run.mode, run.rollback, run.rollback_reason = attempt.mode, attempt.rollback, attempt.rollback_reason
@@ -56,12 +72,24 @@ def ended(parts: Parts, entry: LogEntry, end: AttemptEnded, outcome: Outcome) ->
 
 def tick(parts: Parts, _entry: LogEntry, silence: Tick, _outcome: Outcome) -> None:
     """The daemon listened and heard nothing."""
+    if silence.silent_s >= BLIND_AT_MOST_S:
+        parts.run.blind = False
     if parts.run.phase == "training" and silence.silent_s >= SILENT_AFTER_S:
         parts.run.phase = "silent"
 
 
-def _begin(parts: Parts, attempt: AttemptId) -> None:
+def _is_past(run: Run, entry: LogEntry) -> bool:
+    """Whether this is history of an attempt that was over before the one that is known began."""
+    return entry.backlog and entry.attempt != run.attempt and entry.observation.at < run.began_at
+
+
+def _begin(parts: Parts, entry: LogEntry) -> None:
     run = parts.run
-    run.attempt, run.segment, run.phase = attempt, 0, "training"
+    run.attempt, run.segment, run.phase = entry.attempt, 0, "training"
+    run.began_at, run.blind = entry.observation.at, False
     run.attempts += 1
+    _remember(parts, entry.attempt)
+
+
+def _remember(parts: Parts, attempt: AttemptId) -> None:
     parts.state.attempts = [*parts.state.attempts, attempt][-ATTEMPTS_KEPT:]

@@ -1,8 +1,8 @@
 """Delivers observations to the daemon from a thread that is not the training's, and never waits longer than told.
 
 Whatever the daemon does (absent, slow, HTTP 500, garbage), the sender keeps what it has up to a limit, on disk where it
-has a spool and else in memory, drops the oldest beyond it and counts them, and tries again with a growing back-off. What
-it sends again carries the numbers that it carried the first time, so the daemon takes it once.
+has a spool and else in memory, drops the oldest beyond it and counts them, and tries again with a growing back-off.
+What it sends again carries the numbers that it carried the first time, so the daemon takes it once.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 
 from sentinel.protocol import codec
 from sentinel.protocol.commands import Reply
+from sentinel.protocol.digest import HEADER, digest
 from sentinel.protocol.ids import AttemptId, RunId, SenderId
 from sentinel.protocol.observations import Observation, ObservationBatch
 from sentinel.protocol.version import PROTOCOL_VERSION
@@ -33,6 +34,8 @@ FIRST_BACK_OFF_S: Final = 0.25
 LONGEST_BACK_OFF_S: Final = 30.0
 REFUSED_FOR_GOOD: Final = frozenset({400, 409, 413, 422})
 """The same batch would be refused again. Everything else may pass: 401 and 403 once the token is mended."""
+PROBLEM: Final = "application/problem+json"
+"""The type of a refusal in the daemon's own words. What others refuse may have been garbled on its way, unless too large."""
 
 
 class Sender:
@@ -137,12 +140,12 @@ class Sender:
         if not batch:
             return None
         try:
-            status, body = self._post(codec.dumps(self._message(batch)).encode())
+            status, body, is_final = self._post(codec.dumps(self._message(batch)).encode())
         except (OSError, http.client.HTTPException, ValueError) as error:  # ValueError: no such host or token can be
             self._failed(f"{type(error).__name__}: {error}")
             return None
         if status != 200:
-            self._refused(batch, status, body)
+            self._refused(batch, f"HTTP {status}: {body[:500].decode('utf-8', 'replace')}", is_final=is_final)
             return None
         try:
             reply = codec.decode_reply(codec.parse(body))
@@ -191,7 +194,7 @@ class Sender:
             notices_after=self._notices_after,
         )
 
-    def _post(self, body: bytes) -> tuple[int, bytes]:
+    def _post(self, body: bytes) -> tuple[int, bytes, bool]:
         reused = self._connection is not None
         try:
             return self._ask(body)
@@ -201,28 +204,30 @@ class Sender:
                 raise
             return self._ask(body)  # servers close a connection that was idle: that is no failure
 
-    def _ask(self, body: bytes) -> tuple[int, bytes]:
+    def _ask(self, body: bytes) -> tuple[int, bytes, bool]:
         if self._connection is None:
             kind = http.client.HTTPSConnection if self._https else http.client.HTTPConnection
             self._connection = kind(self._host, self._port, timeout=self._timeout_s)
-        self._connection.request("POST", self._path, body, self._headers)
+        self._connection.request("POST", self._path, body, self._headers | {HEADER: digest(body)})
         response = self._connection.getresponse()
         text = response.read(REPLY_LIMIT_BYTES)
+        if response.getheader(HEADER) not in (None, digest(text)):
+            raise http.client.HTTPException("the answer was changed on its way")
         if response.will_close or not response.isclosed():
             self._hang_up()
-        return response.status, text
+        is_daemons = response.getheader("Content-Type") == PROBLEM or response.status == 413
+        return response.status, text, is_daemons and response.status in REFUSED_FOR_GOOD
 
     def _delivered(self, batch: Sequence[Kept]) -> None:
         self._settle(len(batch))
         self.delivered_total += len(batch)
         self.problem, self._failures, self._retry_at = None, 0, 0.0
 
-    def _refused(self, batch: Sequence[Kept], status: int, body: bytes) -> None:
-        detail = body[:500].decode("utf-8", "replace")
-        if status in REFUSED_FOR_GOOD:
+    def _refused(self, batch: Sequence[Kept], problem: str, *, is_final: bool) -> None:
+        if is_final:
             self._settle(len(batch))
             self._dropped_total += len(batch)
-        self._failed(f"HTTP {status}: {detail}")
+        self._failed(problem)
 
     def _failed(self, problem: str) -> None:
         self._hang_up()
