@@ -35,7 +35,7 @@ LONGEST_BACK_OFF_S: Final = 30.0
 REFUSED_FOR_GOOD: Final = frozenset({400, 409, 413, 422})
 """The same batch would be refused again. Everything else may pass: 401 and 403 once the token is mended."""
 PROBLEM: Final = "application/problem+json"
-"""The type of a refusal in the daemon's own words. What others refuse may have been garbled on its way, unless too large."""
+"""The type of a refusal in the daemon's own words. Others may refuse what was garbled on its way, except by 413."""
 
 
 class Sender:
