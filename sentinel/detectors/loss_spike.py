@@ -5,89 +5,36 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from statistics import fmean
 from typing import ClassVar, Final
 
 from sentinel.detectors.base import Detector
-from sentinel.detectors.rolling import RollingWindow
-from sentinel.domain.findings import Finding, Phase, Severity, Verdict
+from sentinel.detectors.baseline import BLIP_Z, SHORT, Baseline
+from sentinel.detectors.episode import CALM_ROWS, Episode
+from sentinel.domain.findings import Finding, Phase, Severity
 from sentinel.domain.log_entry import LogEntry
 from sentinel.protocol.observations import AttemptStarted, CommandResult, StepReport
 
-WINDOW: Final = 128
-"""OLMo-core's SkipStepOptimizer and StabilityMonitorCallback look back as far."""
-WARM_UP: Final = 32
-ALARM_Z: Final = 8.0
-"""Robust standard deviations. Healthy runs of 130M to 1.2B parameters reached 4.5, and an alarm set calibrated on them
-fires at 8; six plain ones, as in OLMo-core, fire 13 times in 10,000 steps on heavy-tailed noise."""
-CALM_Z: Final = 3.0
-SMALLEST_SPREAD_RATIO: Final = 0.002
-"""Of the level: a loss that barely moves would otherwise alarm at the first flutter. 8 of these are 1.6 %."""
-PATIENCE_STEPS: Final = 8
-"""The loss spike of BLOOM-176B (its chronicle, iteration 31,219) had lost half its height 2 steps after its peak: one
-that has not begun to return after four times that is no passing one."""
-RETURNING_RATIO: Final = 0.7
-CALM_STEPS: Final = 5
-LEVEL_SHIFT_STEPS: Final = 256
-"""Twice the window: a level kept that long is the run's new normal, and blindness to what follows would be worse."""
-
-
-@dataclass(slots=True)
-class Episode:
-    """A spike that is under way."""
-
-    onset_step: int
-    began_step: int
-    level: float
-    spread: float
-    heights: list[float] = field(default_factory=list)
-    """Loss above ``level`` since the alarm, at most ``LEVEL_SHIFT_STEPS``."""
-    calm_steps: int = 0
-    verdict: Verdict = "undecided"
+DRIFT_Z: Final = 3.0
+"""Subtracted from each row's score: ordinary noise never adds up."""
+ALARM_Z: Final = 12.0
+"""A single row this far out, or more rows that are out less: two of 7.5, four of 5.25, nine of 4."""
+FALSE_RATIO: Final = 5e-5
+TAIL_INDEX: Final = 3.0
 
 
 @dataclass(slots=True)
 class LossSpikeState:
-    """The baseline, since when the loss has been above it, and the episode, if one is open."""
+    """The baseline, the sum of what is too much, since when, and the episode, if one is open."""
 
-    baseline: RollingWindow = field(default_factory=lambda: RollingWindow(WINDOW))
-    raised_since: int | None = None
+    baseline: Baseline = field(default_factory=Baseline)
+    excess: float = 0.0
+    blip: float | None = None
+    raised_since: int = 0
     episode: Episode | None = None
 
 
 class LossSpike(Detector[LossSpikeState]):
-    """A loss spike, and whether it is returning.
-
-    Watches:
-        ``loss`` of each step report; non-finite losses are another detector's.
-
-    Fires when:
-        the loss lies 8 robust standard deviations above the median of the last 128 losses that were not raised
-        themselves: a warning, undecided. After 8 more steps it is malignant (critical) if the last four are above the
-        alarm line and still at 70 % of the first four's height; it is reconsidered with every step.
-
-    Stays quiet when:
-        fewer than 32 losses are known; the loss falls; the noise is heavy-tailed but within 8 robust deviations.
-
-    Memory:
-        two windows of 128 losses, one of 256 while a spike lasts.
-
-    Source:
-        Median and MAD: raised values must not enter their own baseline, or the rule goes blind right after the peak
-        (seen when 6 sigma over 128 steps is run on BLOOM-176B's published losses). Constants: see each.
-
-    Example:
-        >>> from sentinel.domain.log_entry import LogEntry
-        >>> detector = LossSpike()
-        >>> losses = [2.0 + 0.01 * (step % 5) for step in range(1, 61)] + [4.0] * 20
-        >>> for step, loss in enumerate(losses, start=1):
-        ...     report = StepReport(at=0.0, step=step, loss=loss)
-        ...     entry = LogEntry(run="r", sequence=step, received_at=0.0, attempt="a", sender="s", observation=report)
-        ...     for finding in detector.observe(entry):
-        ...         print(finding.step, finding.phase, finding.verdict)
-        61 began undecided
-        68 changed malignant
-    """
+    """A loss spike, and whether it is returning."""
 
     name: ClassVar[str] = "loss_spike"
 
@@ -106,67 +53,61 @@ class LossSpike(Detector[LossSpikeState]):
         set_back = isinstance(observation, CommandResult) and observation.outcome == "succeeded"
         if set_back or isinstance(observation, AttemptStarted):
             self.state.episode = None
-            self.state.raised_since = None
+            self.state.excess = 0.0
         return ()
 
     def _watch(self, step: int, loss: float) -> Sequence[Finding]:
-        state = self.state
-        level, spread = state.baseline.median, self._spread()
-        if len(state.baseline) < WARM_UP or loss <= level + CALM_Z * spread:
-            state.raised_since = None
-            state.baseline.push(loss)
+        state, baseline = self.state, self.state.baseline
+        if not baseline.is_ready:
+            baseline.push(loss)
             return ()
-        if state.raised_since is None:
-            state.raised_since = step
-        if loss <= level + ALARM_Z * spread:
-            state.baseline.push(loss)  # raised, not alarming: noise has tails, and the baseline must know them
+        level, spread = baseline.level, baseline.spread
+        z = (loss - level) / spread
+        if state.excess == 0.0:
+            state.raised_since, state.blip = step, None
+        state.excess = max(0.0, state.excess + z - DRIFT_Z)
+        if z <= BLIP_Z:
+            if state.excess == 0.0 and state.blip is not None:
+                baseline.blip(state.blip)
+            baseline.push(loss)
+        else:
+            state.blip = loss - level if state.blip is None else None
+        tail = BLIP_Z * (baseline.blip_ratio / FALSE_RATIO) ** (1 / TAIL_INDEX)
+        few = 1 + 8 / len(baseline.residuals)
+        if state.excess < max(ALARM_Z * few, tail) - DRIFT_Z:
             return ()
-        state.episode = Episode(onset_step=state.raised_since, began_step=step, level=level, spread=spread)
-        state.episode.heights.append(loss - level)
-        times = (loss - level) / spread
-        reason = f"loss {loss:.4g} at step {step} is {times:.1f} robust deviations above its level of {level:.4g}"
-        return (self._finding(state.episode, step, phase="began", severity="warning", reason=reason),)
+        episode = state.episode = Episode(onset_step=state.raised_since, level=level, spread=spread)
+        episode.take(loss)
+        reason = f"loss {loss:.4g} at step {step} is {z:.1f} robust deviations above its level of {level:.4g}"
+        return (self._finding(episode, step, phase="began", severity="warning", reason=reason),)
 
     def _follow(self, episode: Episode, step: int, loss: float) -> Sequence[Finding]:
-        height = loss - episode.level
-        episode.heights.append(height)
-        if height <= CALM_Z * episode.spread:
-            self.state.baseline.push(loss)
-            episode.calm_steps += 1
-            if episode.calm_steps >= CALM_STEPS:
-                reason = f"{CALM_STEPS} steps in a row were back at the level of {episode.level:.4g}"
-                return self._end(episode, step, reason=reason, benign=True)
+        episode.take(loss)
+        if episode.is_over:
+            return self._end(episode, step, reason=f"back at the level of {episode.level:.4g}")
+        if episode.is_longest:
+            return self._end(episode, step, reason=f"{len(episode.heights)} rows at a new level")
+        if episode.verdict == "malignant":
             return ()
-        episode.calm_steps = 0
-        if len(episode.heights) >= LEVEL_SHIFT_STEPS:
-            self.state.baseline = RollingWindow(WINDOW)
-            for value in episode.heights[-WINDOW:]:
-                self.state.baseline.push(episode.level + value)
-            return self._end(
-                episode, step, reason=f"it stayed for {LEVEL_SHIFT_STEPS} steps: the new level", benign=False
-            )
-        if episode.verdict == "malignant" or len(episode.heights) < PATIENCE_STEPS:
-            return ()
-        first, last = fmean(episode.heights[:4]), episode.heights[-4:]
-        if min(last) <= ALARM_Z * episode.spread or fmean(last) < RETURNING_RATIO * first:
+        staying = episode.staying()
+        if staying is None:
             return ()
         episode.verdict = "malignant"
         reason = (
-            f"loss has been {fmean(last):.3g} above its level of {episode.level:.4g} "
-            f"for {step - episode.began_step + 1} steps and is not returning"
+            f"loss is {staying[1]:.3g} above its level of {episode.level:.4g} "
+            f"after {len(episode.heights)} rows and is not returning"
         )
         return (self._finding(episode, step, phase="changed", severity="critical", reason=reason),)
 
-    def _end(self, episode: Episode, step: int, *, reason: str, benign: bool) -> Sequence[Finding]:
-        self.state.episode = None
-        self.state.raised_since = None
-        if benign and episode.verdict == "undecided":
+    def _end(self, episode: Episode, step: int, *, reason: str) -> Sequence[Finding]:
+        state = self.state
+        state.episode, state.excess = None, 0.0
+        if len(episode.heights) <= CALM_ROWS + 3:
+            state.baseline.blip(episode.peak)
+        state.baseline.restart(episode.values(SHORT))
+        if episode.verdict == "undecided":
             episode.verdict = "benign"
         return (self._finding(episode, step, phase="ended", severity="info", reason=reason),)
-
-    def _spread(self) -> float:
-        baseline = self.state.baseline
-        return max(baseline.spread, SMALLEST_SPREAD_RATIO * abs(baseline.median), 1e-12)
 
     def _finding(self, episode: Episode, step: int, *, phase: Phase, severity: Severity, reason: str) -> Finding:
         return Finding(
@@ -178,9 +119,5 @@ class LossSpike(Detector[LossSpikeState]):
             onset_step=episode.onset_step,
             step=step,
             reason=reason,
-            evidence={
-                "level": episode.level,
-                "spread": episode.spread,
-                "peak": episode.level + max(episode.heights),
-            },
+            evidence={"level": episode.level, "spread": episode.spread, "peak": episode.level + episode.peak},
         )

@@ -8,9 +8,11 @@ from typing import Final
 from sentinel.domain.findings import Finding
 from sentinel.domain.incidents import Incident
 
-REOPEN_STEPS: Final = 100
-"""The same symptom this soon after an end is the same fault coming back. PaLM's operators restarted about 100 steps
-before a spike: within that distance its cause is taken to be still there."""
+REOPEN_STEPS: Final = 16
+"""The same symptom this soon after an end is the same fault flickering. Further apart they are two: in recorded runs of
+a 20B model one spike followed another, with a cause of its own, after 38 steps."""
+
+JOIN_STEPS: Final = 128
 
 
 def incident_of(finding: Finding, incidents: Iterable[Incident]) -> Incident | None:
@@ -21,7 +23,7 @@ def incident_of(finding: Finding, incidents: Iterable[Incident]) -> Incident | N
     """
     of_subject = [each for each in incidents if each.subject == finding.subject]
     for incident in reversed(of_subject):
-        if incident.is_open and (finding.phase == "began" or finding.symptom in incident.symptoms):
+        if incident.is_open and _joins(finding, incident):
             return incident
     if finding.phase != "began":
         return None
@@ -30,3 +32,16 @@ def incident_of(finding: Finding, incidents: Iterable[Incident]) -> Incident | N
         if finding.symptom in incident.symptoms and ended is not None and 0 <= finding.step - ended <= REOPEN_STEPS:
             return incident
     return None
+
+
+def _joins(finding: Finding, incident: Incident) -> bool:
+    """Whether an open incident takes a finding.
+
+    A symptom that had ended and begins anew is a fault of its own, unless a rollback is under way that will tell. So is
+    NaN long after a spike: what was decided about the one does not cover the other.
+    """
+    if finding.phase != "began" or incident.state == "mitigating":
+        return finding.symptom in incident.symptoms or incident.state == "mitigating"
+    if finding.symptom in incident.symptoms:
+        return finding.symptom in incident.open_symptoms
+    return finding.symptom != "nonfinite" or finding.onset_step - incident.onset_step <= JOIN_STEPS

@@ -48,6 +48,8 @@ class DecidingState:
     told: dict[IncidentId, AlertStatus] = field(default_factory=dict)
     rollback_steps: list[int] = field(default_factory=list)
     worked_steps: int = 0
+    would_have: dict[IncidentId, int] = field(default_factory=dict)
+    """Step at which observing withheld a rollback: with it done, what came after would not have been."""
     notices: list[Notice] = field(default_factory=list)
     notice_count: int = 0
 
@@ -80,6 +82,13 @@ class Deciding:
         self.state.waiting.pop(incident.id, None)
         selection = select(self._catalog.checkpoints, incident.suspect_from)
         choice = self._choose(change, run, entry, selection)
+        if choice.outcome == "would_have":
+            if incident.id in self.state.would_have and change.change not in ("reopened", "recurred"):
+                since = self.state.would_have[incident.id]
+                reason = f"it would have been set back at step {since} already"
+                choice = Choice(rule=choice.rule, rung="watch", outcome="nothing", reason=reason)
+            else:
+                self.state.would_have[incident.id] = run.step
         if choice.refused is not None and choice.refused.passes:
             self.state.waiting[incident.id] = choice.refused.kind
         target = selection.target if choice.rung == "rollback" else None
