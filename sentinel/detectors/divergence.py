@@ -14,13 +14,15 @@ from sentinel.domain.findings import Finding, Phase, Severity
 from sentinel.domain.log_entry import LogEntry
 from sentinel.protocol.observations import AttemptStarted, CommandResult, StepReport
 
-WINDOW: Final = 16
+WINDOW: Final = 12
 WARM_UP: Final = 8
 SPREAD_WINDOW: Final = 32
-RISE_Z: Final = 5.0
+RISE_Z: Final = 6.0
 RISE_ROWS: Final = 16
 NEAR_Z: Final = 2.0
-SMALLEST_SPREAD_RATIO: Final = 0.002
+WANDERS: Final = 16
+WANDER_TIMES: Final = 1.5
+SMALLEST_SPREAD: Final = 0.002
 
 
 @dataclass(slots=True)
@@ -29,9 +31,16 @@ class DivergenceState:
 
     window: RollingWindow = field(default_factory=lambda: RollingWindow(WINDOW))
     noise: RollingWindow = field(default_factory=lambda: RollingWindow(SPREAD_WINDOW))
+    near_noise: RollingWindow = field(default_factory=lambda: RollingWindow(WINDOW))
     best: float = math.inf
     near_step: int = 0
     """The last step at which the loss was near its best."""
+    near_level: float = math.inf
+    highest: float = -math.inf
+    """Since then."""
+    wander: float = 0.0
+    wanders: list[float] = field(default_factory=list)
+    linear: bool = False
     rise: Episode | None = None
     told: bool = False
     """Whether the rise has been reported."""
@@ -59,27 +68,49 @@ class Divergence(Detector[DivergenceState]):
 
     def _judge(self, step: int, loss: float) -> Sequence[Finding]:
         state = self.state
+        value = self._scaled(loss)
         before = state.window.median
-        state.window.push(loss)
+        state.window.push(value)
+        if value <= state.near_level:
+            state.near_step, state.highest = step, value
+        state.highest = max(state.highest, value)
         if len(state.window) <= WARM_UP:
             return ()
         now = state.window.median
         state.best = min(state.best, now)
-        spread = max(state.noise.spread, SMALLEST_SPREAD_RATIO * abs(state.best), 1e-12)
         height = now - state.best
-        rise = state.rise
-        if rise is not None:
-            return self._follow(rise, step, loss, height)
-        if height <= NEAR_Z * spread:
-            state.near_step = step
-        state.noise.push(loss - before)
-        if height > RISE_Z * spread and len(state.noise) >= WARM_UP:
+        if state.rise is not None:
+            return self._follow(state.rise, step, value, height)
+        state.noise.push(value - before)
+        state.near_noise.push(value - before)
+        spread = max(min(state.noise.spread, state.near_noise.spread), SMALLEST_SPREAD)
+        state.near_level = state.best + NEAR_Z * spread
+        self._learn(height, spread)
+        if height > max(RISE_Z * spread, WANDER_TIMES * max(state.wanders, default=0.0)) and len(state.noise) >= WARM_UP:
             state.rise = Episode(onset_step=state.near_step, level=state.best, spread=spread)
-            state.rise.take(loss)
+            state.rise.peak = state.highest - state.best
+            state.rise.take(value)
         return ()
 
-    def _follow(self, rise: Episode, step: int, loss: float, height: float) -> Sequence[Finding]:
-        rise.take(loss)
+    def _scaled(self, loss: float) -> float:
+        """Logarithms, so that eruptions do not drown what lies between them; a loss that may be negative stays as it is."""
+        if loss > 0 and not self.state.linear:
+            return math.log(loss)
+        if not self.state.linear:
+            self.state = DivergenceState(linear=True)
+        return loss
+
+    def _learn(self, height: float, spread: float) -> None:
+        """Remembers how high the median went before it came back by itself."""
+        state = self.state
+        state.wander = max(state.wander, height)
+        if height <= spread:
+            if state.wander > NEAR_Z * spread:
+                state.wanders = [*state.wanders, state.wander][-WANDERS:]
+            state.wander = 0.0
+
+    def _follow(self, rise: Episode, step: int, value: float, height: float) -> Sequence[Finding]:
+        rise.take(value)
         if height <= rise.spread * (3.0 if self.state.told else RISE_Z):
             return self._end(rise, step, reason=f"back at its best level of {rise.level:.4g}")
         if len(rise.heights) >= LONGEST_ROWS:
@@ -101,6 +132,8 @@ class Divergence(Detector[DivergenceState]):
         state = self.state
         told = state.told
         state.best = state.window.median
+        if not told:
+            state.wanders = [*state.wanders, max(rise.heights)][-WANDERS:]
         self._forget()
         if not told:
             return ()
@@ -111,6 +144,7 @@ class Divergence(Detector[DivergenceState]):
     def _forget(self) -> None:
         self.state.rise = None
         self.state.told = False
+        self.state.wander = 0.0
 
     def _finding(self, rise: Episode, step: int, *, phase: Phase, severity: Severity, reason: str) -> Finding:
         return Finding(

@@ -13,6 +13,7 @@ CALM_ROWS: Final = 5
 RETURNED_RATIO: Final = 0.25
 """Of the peak's height. The tail of a large spike is long and harmless: what is left of it is the level from then on."""
 PATIENCE_ROWS: Final = 40
+LONG_PATIENCE_ROWS: Final = 128
 STAYING_RATIO: Final = 0.85
 LONGEST_ROWS: Final = 256
 """Twice the baseline's window: a level kept that long is the run's new normal, and blindness to what follows would be
@@ -29,6 +30,8 @@ class Episode:
     heights: list[float] = field(default_factory=list)
     peak: float = 0.0
     calm_rows: int = 0
+    blip: float | None = None
+    """The last height, if it stood out alone between calm ones."""
     verdict: Verdict = "undecided"
 
     def take(self, value: float) -> None:
@@ -36,6 +39,9 @@ class Episode:
         height = value - self.level
         self.heights.append(height)
         self.peak = max(self.peak, height)
+        noise = CALM_Z * self.spread
+        newest = self.heights[-3:]
+        self.blip = newest[1] if len(newest) == 3 and newest[1] > noise >= max(newest[0], height) else None
         self.calm_rows = self.calm_rows + 1 if height <= self.calm_height else 0
 
     @property
@@ -64,7 +70,9 @@ class Episode:
         quarter = count // 4
         now = median(sorted(self.heights[-quarter:]))
         before = median(sorted(self.heights[-2 * quarter : -quarter]))
-        if now <= self.calm_height or now < STAYING_RATIO * before:
+        if now < STAYING_RATIO * before or now <= CALM_Z * self.spread:
+            return None
+        if now <= self.calm_height and (count < LONG_PATIENCE_ROWS or now < before):
             return None
         return before, now
 

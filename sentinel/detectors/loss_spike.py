@@ -9,7 +9,7 @@ from typing import ClassVar, Final
 
 from sentinel.detectors.base import Detector
 from sentinel.detectors.baseline import BLIP_Z, SHORT, Baseline
-from sentinel.detectors.episode import CALM_ROWS, Episode
+from sentinel.detectors.episode import CALM_Z, Episode
 from sentinel.domain.findings import Finding, Phase, Severity
 from sentinel.domain.log_entry import LogEntry
 from sentinel.protocol.observations import AttemptStarted, CommandResult, StepReport
@@ -83,6 +83,10 @@ class LossSpike(Detector[LossSpikeState]):
 
     def _follow(self, episode: Episode, step: int, loss: float) -> Sequence[Finding]:
         episode.take(loss)
+        if episode.blip is not None:
+            self.state.baseline.blip(episode.blip)
+        if loss - episode.level <= CALM_Z * episode.spread:
+            self.state.baseline.residuals.push(loss - episode.level)
         if episode.is_over:
             return self._end(episode, step, reason=f"back at the level of {episode.level:.4g}")
         if episode.is_longest:
@@ -102,8 +106,6 @@ class LossSpike(Detector[LossSpikeState]):
     def _end(self, episode: Episode, step: int, *, reason: str) -> Sequence[Finding]:
         state = self.state
         state.episode, state.excess = None, 0.0
-        if len(episode.heights) <= CALM_ROWS + 3:
-            state.baseline.blip(episode.peak)
         state.baseline.restart(episode.values(SHORT))
         if episode.verdict == "undecided":
             episode.verdict = "benign"

@@ -12,7 +12,7 @@ REOPEN_STEPS: Final = 16
 """The same symptom this soon after an end is the same fault flickering. Further apart they are two: in recorded runs of
 a 20B model one spike followed another, with a cause of its own, after 38 steps."""
 
-JOIN_STEPS: Final = 128
+JOIN_STEPS: Final = 16
 
 
 def incident_of(finding: Finding, incidents: Iterable[Incident]) -> Incident | None:
@@ -29,7 +29,10 @@ def incident_of(finding: Finding, incidents: Iterable[Incident]) -> Incident | N
         return None
     for incident in reversed(of_subject):
         ended = incident.end_step
-        if finding.symptom in incident.symptoms and ended is not None and 0 <= finding.step - ended <= REOPEN_STEPS:
+        if ended is None or finding.step < ended:
+            continue
+        flickers = finding.symptom in incident.symptoms and finding.step - ended <= REOPEN_STEPS
+        if flickers or incident.onset_step <= finding.onset_step <= ended:
             return incident
     return None
 
@@ -37,11 +40,10 @@ def incident_of(finding: Finding, incidents: Iterable[Incident]) -> Incident | N
 def _joins(finding: Finding, incident: Incident) -> bool:
     """Whether an open incident takes a finding.
 
-    A symptom that had ended and begins anew is a fault of its own, unless a rollback is under way that will tell. So is
-    NaN long after a spike: what was decided about the one does not cover the other.
+    What began after the incident was seen is a fault of its own, unless a rollback is under way that will tell.
     """
-    if finding.phase != "began" or incident.state == "mitigating":
-        return finding.symptom in incident.symptoms or incident.state == "mitigating"
-    if finding.symptom in incident.symptoms:
-        return finding.symptom in incident.open_symptoms
-    return finding.symptom != "nonfinite" or finding.onset_step - incident.onset_step <= JOIN_STEPS
+    if incident.state == "mitigating":
+        return True
+    if finding.phase != "began":
+        return finding.symptom in incident.symptoms
+    return finding.onset_step <= incident.detected_step + JOIN_STEPS
