@@ -9,12 +9,13 @@ from typing import ClassVar, Final
 
 from sentinel.detectors.base import Detector
 from sentinel.detectors.episode import LONGEST_ROWS, Episode
-from sentinel.detectors.rolling import RollingWindow
+from sentinel.detectors.rolling import RollingWindow, median
 from sentinel.domain.findings import Finding, Phase, Severity
 from sentinel.domain.log_entry import LogEntry
 from sentinel.protocol.observations import AttemptStarted, CommandResult, StepReport
 
 WINDOW: Final = 12
+SHORTEST_WINDOW: Final = 3
 WARM_UP: Final = 8
 SPREAD_WINDOW: Final = 32
 RISE_Z: Final = 6.0
@@ -29,7 +30,8 @@ SMALLEST_SPREAD: Final = 0.002
 class DivergenceState:
     """The loss's median now and at its best, its noise, and the rise, if there is one."""
 
-    window: RollingWindow = field(default_factory=lambda: RollingWindow(WINDOW))
+    count: int = 0
+    newest: list[float] = field(default_factory=list)
     noise: RollingWindow = field(default_factory=lambda: RollingWindow(SPREAD_WINDOW))
     near_noise: RollingWindow = field(default_factory=lambda: RollingWindow(WINDOW))
     best: float = math.inf
@@ -69,14 +71,15 @@ class Divergence(Detector[DivergenceState]):
     def _judge(self, step: int, loss: float) -> Sequence[Finding]:
         state = self.state
         value = self._scaled(loss)
-        before = state.window.median
-        state.window.push(value)
+        before = self._median()
+        state.count += 1
+        state.newest = [*state.newest, value][-WINDOW:]
         if value <= state.near_level:
             state.near_step, state.highest = step, value
         state.highest = max(state.highest, value)
-        if len(state.window) <= WARM_UP:
+        if state.count <= SHORTEST_WINDOW:
             return ()
-        now = state.window.median
+        now = self._median()
         state.best = min(state.best, now)
         height = now - state.best
         if state.rise is not None:
@@ -91,6 +94,11 @@ class Divergence(Detector[DivergenceState]):
             state.rise.peak = state.highest - state.best
             state.rise.take(value)
         return ()
+
+    def _median(self) -> float:
+        """Of a window as long as a third of the run: over a young run's steep descent a longer one says nothing."""
+        length = min(WINDOW, max(SHORTEST_WINDOW, self.state.count // 3))
+        return median(sorted(self.state.newest[-length:]))
 
     def _scaled(self, loss: float) -> float:
         """Logarithms, so that eruptions do not drown what lies between them; a loss that may be negative stays as it is."""
@@ -131,7 +139,7 @@ class Divergence(Detector[DivergenceState]):
     def _end(self, rise: Episode, step: int, *, reason: str) -> Sequence[Finding]:
         state = self.state
         told = state.told
-        state.best = state.window.median
+        state.best = self._median()
         if not told:
             state.wanders = [*state.wanders, max(rise.heights)][-WANDERS:]
         self._forget()

@@ -9,7 +9,7 @@ from sentinel.detectors.rolling import median
 from sentinel.domain.findings import Verdict
 
 CALM_Z: Final = 3.0
-CALM_ROWS: Final = 5
+CALM_ROWS: Final = 3
 RETURNED_RATIO: Final = 0.25
 """Of the peak's height. The tail of a large spike is long and harmless: what is left of it is the level from then on."""
 PATIENCE_ROWS: Final = 40

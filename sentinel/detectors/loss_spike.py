@@ -20,6 +20,9 @@ ALARM_Z: Final = 12.0
 """A single row this far out, or more rows that are out less: two of 7.5, four of 5.25, nine of 4."""
 FALSE_RATIO: Final = 5e-5
 TAIL_INDEX: Final = 3.0
+PENDING_ROWS: Final = 32
+SHORT_ROWS: Final = 8
+TOGETHER_Z: Final = 6.0
 
 
 @dataclass(slots=True)
@@ -27,8 +30,10 @@ class LossSpikeState:
     """The baseline, the sum of what is too much, since when, and the episode, if one is open."""
 
     baseline: Baseline = field(default_factory=Baseline)
+    gradient: Baseline = field(default_factory=Baseline)
+    """Of the logarithm of the gradient norm."""
     excess: float = 0.0
-    blip: float | None = None
+    pending: list[float] = field(default_factory=list)
     raised_since: int = 0
     episode: Episode | None = None
 
@@ -49,14 +54,15 @@ class LossSpike(Detector[LossSpikeState]):
                 return ()
             if self.state.episode is not None:
                 return self._follow(self.state.episode, observation.step, observation.loss)
-            return self._watch(observation.step, observation.loss)
+            return self._watch(observation.step, observation.loss, self._gradient_z(observation.grad_norm))
         set_back = isinstance(observation, CommandResult) and observation.outcome == "succeeded"
         if set_back or isinstance(observation, AttemptStarted):
             self.state.episode = None
             self.state.excess = 0.0
+            self.state.pending.clear()
         return ()
 
-    def _watch(self, step: int, loss: float) -> Sequence[Finding]:
+    def _watch(self, step: int, loss: float, gradient_z: float) -> Sequence[Finding]:
         state, baseline = self.state, self.state.baseline
         if not baseline.is_ready:
             baseline.push(loss)
@@ -64,22 +70,37 @@ class LossSpike(Detector[LossSpikeState]):
         level, spread = baseline.level, baseline.spread
         z = (loss - level) / spread
         if state.excess == 0.0:
-            state.raised_since, state.blip = step, None
+            state.raised_since = step
         state.excess = max(0.0, state.excess + z - DRIFT_Z)
-        if z <= BLIP_Z:
-            if state.excess == 0.0 and state.blip is not None:
-                baseline.blip(state.blip)
-            baseline.push(loss)
-        else:
-            state.blip = loss - level if state.blip is None else None
+        state.pending.append(loss)
+        if state.excess == 0.0 or len(state.pending) > PENDING_ROWS:
+            for value in state.pending:
+                if value - level <= BLIP_Z * spread:
+                    baseline.push(value)
+            if len(state.pending) == 2:
+                baseline.blip(state.pending[0] - level)
+            state.pending.clear()
+            state.excess = 0.0
         tail = BLIP_Z * (baseline.blip_ratio / FALSE_RATIO) ** (1 / TAIL_INDEX)
         few = 1 + 8 / len(baseline.residuals)
-        if state.excess < max(ALARM_Z * few, tail) - DRIFT_Z:
+        together = min(z, gradient_z) >= TOGETHER_Z * few
+        if state.excess < max(ALARM_Z * few, tail) - DRIFT_Z and not together:
             return ()
+        state.pending.clear()
         episode = state.episode = Episode(onset_step=state.raised_since, level=level, spread=spread)
         episode.take(loss)
         reason = f"loss {loss:.4g} at step {step} is {z:.1f} robust deviations above its level of {level:.4g}"
         return (self._finding(episode, step, phase="began", severity="warning", reason=reason),)
+
+    def _gradient_z(self, grad_norm: float | None) -> float:
+        """How far out the gradient norm is; 0 where nothing is known."""
+        if grad_norm is None or not 0 < grad_norm < math.inf:
+            return 0.0
+        value, baseline = math.log(grad_norm), self.state.gradient
+        z = (value - baseline.level) / baseline.spread if baseline.is_ready else 0.0
+        if z <= BLIP_Z:
+            baseline.push(value)
+        return z
 
     def _follow(self, episode: Episode, step: int, loss: float) -> Sequence[Finding]:
         episode.take(loss)
@@ -107,6 +128,8 @@ class LossSpike(Detector[LossSpikeState]):
         state = self.state
         state.episode, state.excess = None, 0.0
         state.baseline.restart(episode.values(SHORT))
+        if len(episode.heights) <= SHORT_ROWS:
+            state.baseline.blip(episode.peak)
         if episode.verdict == "undecided":
             episode.verdict = "benign"
         return (self._finding(episode, step, phase="ended", severity="info", reason=reason),)
