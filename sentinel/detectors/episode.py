@@ -13,7 +13,10 @@ CALM_ROWS: Final = 3
 RETURNED_RATIO: Final = 0.25
 """Of the peak's height. The tail of a large spike is long and harmless: what is left of it is the level from then on."""
 PATIENCE_ROWS: Final = 40
-LONG_PATIENCE_ROWS: Final = 128
+LONG_PATIENCE_ROWS: Final = 192
+HIGHEST_RATIO: Final = 0.75
+GROWING_ROWS: Final = 56
+GROWING_RATIO: Final = 1.2
 STAYING_RATIO: Final = 0.85
 LONGEST_ROWS: Final = 256
 """Twice the baseline's window: a level kept that long is the run's new normal, and blindness to what follows would be
@@ -70,9 +73,15 @@ class Episode:
         quarter = count // 4
         now = median(sorted(self.heights[-quarter:]))
         before = median(sorted(self.heights[-2 * quarter : -quarter]))
-        if now < STAYING_RATIO * before or now <= CALM_Z * self.spread:
+        if now <= CALM_Z * self.spread:
             return None
-        if now <= self.calm_height and (count < LONG_PATIENCE_ROWS or now < before):
+        if now <= self.calm_height:
+            stays = count >= LONG_PATIENCE_ROWS and now >= before
+        else:
+            highest = max(median(sorted(self.heights[at : at + quarter])) for at in range(0, count - quarter, quarter // 2))
+            stays = now >= STAYING_RATIO * before and now >= HIGHEST_RATIO * highest
+            stays = stays or (count >= GROWING_ROWS and now >= GROWING_RATIO * before)
+        if not stays:
             return None
         return before, now
 
