@@ -21,6 +21,7 @@ SPREAD_WINDOW: Final = 32
 RISE_Z: Final = 6.0
 RISE_ROWS: Final = 16
 NEAR_Z: Final = 2.0
+WORTH_RATIO: Final = 0.04
 WANDERS: Final = 16
 WANDER_TIMES: Final = 1.5
 SMALLEST_SPREAD: Final = 0.002
@@ -119,7 +120,7 @@ class Divergence(Detector[DivergenceState]):
 
     def _follow(self, rise: Episode, step: int, value: float, height: float) -> Sequence[Finding]:
         rise.take(value)
-        if height <= rise.spread * (3.0 if self.state.told else RISE_Z):
+        if height <= rise.spread * (3.0 if self.state.told else 5.0):
             return self._end(rise, step, reason=f"back at its best level of {rise.level:.4g}")
         if len(rise.heights) >= LONGEST_ROWS:
             return self._end(rise, step, reason=f"{LONGEST_ROWS} rows at a new level")
@@ -130,7 +131,7 @@ class Divergence(Detector[DivergenceState]):
         if rise.verdict == "malignant":
             return ()
         staying = rise.staying()
-        if staying is None:
+        if staying is None or staying[1] < WORTH_RATIO:
             return ()
         rise.verdict = "malignant"
         reason = f"the loss is {staying[1]:.3g} above its best level, {rise.level:.4g}, and is not returning"
@@ -139,9 +140,10 @@ class Divergence(Detector[DivergenceState]):
     def _end(self, rise: Episode, step: int, *, reason: str) -> Sequence[Finding]:
         state = self.state
         told = state.told
-        state.best = self._median()
-        if not told:
-            state.wanders = [*state.wanders, max(rise.heights)][-WANDERS:]
+        if len(rise.heights) >= LONGEST_ROWS:
+            state.best = self._median()
+        elif told:
+            state.wanders = [*state.wanders, min(max(rise.heights), 2 * RISE_Z * rise.spread)][-WANDERS:]
         self._forget()
         if not told:
             return ()

@@ -12,7 +12,7 @@ CALM_Z: Final = 3.0
 CALM_ROWS: Final = 3
 RETURNED_RATIO: Final = 0.25
 """Of the peak's height. The tail of a large spike is long and harmless: what is left of it is the level from then on."""
-PATIENCE_ROWS: Final = 40
+PATIENCE_ROWS: Final = 36
 LONG_PATIENCE_ROWS: Final = 192
 HIGHEST_RATIO: Final = 0.75
 GROWING_ROWS: Final = 56

@@ -22,7 +22,6 @@ FALSE_RATIO: Final = 5e-5
 TAIL_INDEX: Final = 3.0
 PENDING_ROWS: Final = 32
 SHORT_ROWS: Final = 8
-TOGETHER_Z: Final = 6.0
 
 
 @dataclass(slots=True)
@@ -83,8 +82,9 @@ class LossSpike(Detector[LossSpikeState]):
             state.excess = 0.0
         tail = BLIP_Z * (baseline.blip_ratio / FALSE_RATIO) ** (1 / TAIL_INDEX)
         few = 1 + 8 / len(baseline.residuals)
-        together = min(z, gradient_z) >= TOGETHER_Z * few
-        if state.excess < max(ALARM_Z * few, tail) - DRIFT_Z and not together:
+        if gradient_z >= DRIFT_Z:
+            tail = 0.0  # what the gradient feels too is not the noise of a batch
+        if state.excess < max(ALARM_Z * few, tail) - DRIFT_Z:
             return ()
         state.pending.clear()
         episode = state.episode = Episode(onset_step=state.raised_since, level=level, spread=spread)
