@@ -25,7 +25,7 @@ def incident_of(finding: Finding, incidents: Iterable[Incident]) -> Incident | N
     for incident in reversed(of_subject):
         if incident.is_open and _joins(finding, incident):
             return incident
-    if finding.phase != "began":
+    if finding.phase != "began" or finding.severity == "info":
         return None
     for incident in reversed(of_subject):
         ended = incident.end_step
