@@ -15,7 +15,9 @@ from sentinel.readers.sniffing import read_log
 
 
 def scan_command(
-    files: Annotated[list[Path], typer.Argument(help="CSV, trainer_state.json, TensorBoard event or JSON lines files.")],
+    files: Annotated[
+        list[Path], typer.Argument(help="CSV, trainer_state.json, TensorBoard event or JSON lines files.")
+    ],
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a file, for programs.")] = False,
 ) -> None:
     """Runs detectors and policy over training logs."""

@@ -86,7 +86,11 @@ class _Scanner:
         self._attempt += 1
         self._steps = self._steps[: bisect_right(self._steps, report.step - 1)]
         step = max(0, report.step - 1)
-        self._take(self._tell(AttemptStarted(at=report.at, mode="observe", precision="16-unknown", step=step, rollback="forward")))
+        self._take(
+            self._tell(
+                AttemptStarted(at=report.at, mode="observe", precision="16-unknown", step=step, rollback="forward")
+            )
+        )
         if self._attempt == 1:
             first = CheckpointReport(
                 at=report.at, checkpoint=CheckpointId("first row"), step=report.step, state="verified", digest="none"

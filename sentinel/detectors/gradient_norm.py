@@ -107,7 +107,9 @@ class GradientNorm(Detector[GradientNormState]):
             state.burst_onset, state.burst_rows, state.calm_rows = step, 0, 0
             usual = math.exp(state.usual.median)
             reason = f"gradient norm {norm:.4g} at step {step} is {norm / usual:.3g} times its usual {usual:.3g}"
-            return (self._finding("gradient_norm_burst", step, onset=step, phase="began", severity="info", reason=reason),)
+            return (
+                self._finding("gradient_norm_burst", step, onset=step, phase="began", severity="info", reason=reason),
+            )
         return self._follow(state.burst_onset, step, value, z=z)
 
     def _follow(self, onset: int, step: int, value: float, *, z: float) -> Sequence[Finding]:
@@ -137,7 +139,12 @@ class GradientNorm(Detector[GradientNormState]):
             reason = f"gradient norm {norm:.3g}"
             return (
                 self._finding(
-                    "gradient_norm_vanished", step, onset=state.vanished_onset, phase="ended", severity="info", reason=reason
+                    "gradient_norm_vanished",
+                    step,
+                    onset=state.vanished_onset,
+                    phase="ended",
+                    severity="info",
+                    reason=reason,
                 ),
             )
         if state.vanished_rows == 0:
@@ -148,7 +155,12 @@ class GradientNorm(Detector[GradientNormState]):
         reason = f"gradient norm {norm:.3g} for {VANISHED_ROWS} rows, usually {usual:.3g}: nothing is being learned"
         return (
             self._finding(
-                "gradient_norm_vanished", step, onset=state.vanished_onset, phase="began", severity="warning", reason=reason
+                "gradient_norm_vanished",
+                step,
+                onset=state.vanished_onset,
+                phase="began",
+                severity="warning",
+                reason=reason,
             ),
         )
 

@@ -12,7 +12,16 @@ from sentinel.domain.errors import InvalidInput
 Field = Literal["step", "loss", "grad_norm", "lr", "step_s"]
 
 NAMES: Final[Mapping[Field, tuple[str, ...]]] = {
-    "step": ("step", "global_step", "trainer_global_step", "train_step", "train_global_step", "iteration", "iter", "steps"),
+    "step": (
+        "step",
+        "global_step",
+        "trainer_global_step",
+        "train_step",
+        "train_global_step",
+        "iteration",
+        "iter",
+        "steps",
+    ),
     "loss": (
         "loss",
         "train_loss",
@@ -72,7 +81,9 @@ def pick_columns(columns: Iterable[str], chosen: Mapping[Field, str], *, where: 
         if name is not None:
             found[field] = by_name[name]
     if "lr" not in found:  # Lightning's LearningRateMonitor: lr-AdamW, lr-AdamW/pg1
-        found.update({"lr": by_name[name] for name in sorted(by_name, reverse=True) if name.startswith("lr_")})
+        schedules = sorted(name for name in by_name if name.startswith("lr_"))
+        if schedules:
+            found["lr"] = by_name[schedules[0]]
     if "loss" not in found and "grad_norm" not in found:
         raise InvalidInput(
             where, f"no column looks like a training loss; name it with --column loss=NAME; it has {_listed(present)}"
