@@ -27,7 +27,7 @@ FALLEN_Z: Final = 5.0
 NEAR_Z: Final = 2.0
 RISE_ROWS: Final = 16
 WORTH_RATIO: Final = 0.04
-"""A rise of less than 4 % is told and not acted on: 0.1 nats of 2.5, the smallest spike that Qwen3-Next's report counts."""
+"""A rise of less than 4 % is told and not acted on: 0.1 nats of 2.5, the smallest spike that arXiv 2608.30320 counts."""
 WANDERS: Final = 16
 WANDER_TIMES: Final = 1.5
 
@@ -169,7 +169,8 @@ class Divergence(Detector[DivergenceState]):
             return self._end(rise, step, reason=f"it stayed for {len(rise.heights)} rows: the new level")
         if not state.told and len(rise.heights) >= RISE_ROWS:
             state.told = True
-            reason = f"for {RISE_ROWS} rows the loss has been {self._far(height)} above its best level, {self._shown(rise.level)}"
+            far, best = self._far(height), self._shown(rise.level)
+            reason = f"for {RISE_ROWS} rows the loss has been well above its best level, {best}, now by {far}"
             return (self._finding(rise, step, phase="began", severity="warning", reason=reason),)
         if not state.told or rise.verdict == "malignant" or (staying := rise.staying_height()) is None:
             return ()

@@ -113,10 +113,10 @@ class LossDrop(Detector[LossDropState]):
             return self._settle(step)
         state.low.append(loss)
         if state.excess < ALARM_EXCESS or len(state.low) < ROWS:
-            return self._release(loss)
+            return self._release()
         return self._tell(step, loss, level=level, z=z)
 
-    def _release(self, loss: float) -> Sequence[Finding]:
+    def _release(self) -> Sequence[Finding]:
         """A loss that is a little low for long is the level."""
         if len(self.state.low) >= RECENT:
             for value in self.state.low:

@@ -15,7 +15,7 @@ from sentinel.domain.log_entry import LogEntry
 from sentinel.protocol.observations import AttemptStarted, CommandResult, StepReport
 
 DRIFT_Z: Final = 3.0
-"""Taken off each row's deviation before they are summed, so that noise never adds up (the reference value of a CUSUM)."""
+"""Taken off each deviation before they are summed, so that noise never adds up: the reference value of a CUSUM."""
 ALARM_Z: Final = 12.0
 """One row this far out, or more rows less far: two of 7.5, three of 6, nine of 4. In 600,000 healthy rows of recorded
 runs single batches reached 10, two neighbours 7."""
@@ -25,8 +25,8 @@ BLIP_Z: Final = 5.0
 """A row this far out is not of the noise's middle and moves no level."""
 FALSE_RATIO: Final = 5e-5
 TAIL_INDEX: Final = 3.0
-"""Single rows may alarm falsely this often when the noise's tail falls off with the third power, as Student's t(3) does:
-the share of rows beyond ``BLIP_Z`` then says how far out the alarm must lie."""
+"""Single rows may alarm falsely this often when the noise's tail falls off with the third power,
+as Student's t(3) does: the share of rows beyond ``BLIP_Z`` then says how far out the alarm must lie."""
 PENDING_ROWS: Final = 32
 """Raised a little for so long, and it is the level."""
 SHORT_ROWS: Final = 8
@@ -141,7 +141,7 @@ class LossSpike(Detector[LossSpikeState]):
         alarm = ALARM_Z * (1 + FEW / len(baseline.residuals))
         if gradient_z >= DRIFT_Z:  # what the gradient feels too is not the noise of a batch
             return alarm
-        return max(alarm, BLIP_Z * (baseline.blip_ratio / FALSE_RATIO) ** (1 / TAIL_INDEX))
+        return max(alarm, BLIP_Z * math.pow(baseline.blip_ratio / FALSE_RATIO, 1 / TAIL_INDEX))
 
     def _gradient_z(self, grad_norm: float | None) -> float:
         """How far out the gradient norm is; 0 where nothing is known."""

@@ -10,16 +10,18 @@ from sentinel.domain.incidents import Incident
 
 REOPEN_STEPS: Final = 16
 """The same symptom this soon after an end is the same fault flickering. Further apart they are two: in recorded runs of
-a 20B model one spike followed another, with a cause of its own, after 38 steps."""
-
+a 20B model a spike with a cause of its own followed 38 steps after another."""
 JOIN_STEPS: Final = 16
+"""What begins this soon after an incident was seen is taken for its consequence. BLOOM-176B's gradient norm left its
+usual range 4 steps before its loss spiked."""
 
 
 def incident_of(finding: Finding, incidents: Iterable[Incident]) -> Incident | None:
     """The incident that the finding is part of, or None if it is a fault of its own.
 
-    An unsettled incident of the same subject takes every symptom: after a spike, NaN is its consequence. A resolved one
-    takes back only its own symptoms, and only for ``REOPEN_STEPS``.
+    Onsets decide: an open incident takes what began before it was seen or soon after, a resolved one what began before
+    it ended. What began later, such as NaN long after a spike, is a fault of its own: what was decided about the one
+    does not cover the other. A note reopens nothing.
     """
     of_subject = [each for each in incidents if each.subject == finding.subject]
     for incident in reversed(of_subject):
@@ -32,18 +34,15 @@ def incident_of(finding: Finding, incidents: Iterable[Incident]) -> Incident | N
         if ended is None or finding.step < ended:
             continue
         flickers = finding.symptom in incident.symptoms and finding.step - ended <= REOPEN_STEPS
-        if flickers or incident.onset_step <= finding.onset_step <= ended:
+        if flickers or finding.onset_step <= ended:
             return incident
     return None
 
 
 def _joins(finding: Finding, incident: Incident) -> bool:
-    """Whether an open incident takes a finding.
-
-    What began after the incident was seen is a fault of its own, unless a rollback is under way that will tell.
-    """
+    """Whether an open incident takes a finding; one whose rollback is under way takes all."""
     if incident.state == "mitigating":
-        return True
+        return finding.phase == "began" or finding.symptom in incident.symptoms
     if finding.phase != "began":
-        return finding.symptom in incident.symptoms
+        return finding.symptom in incident.open_symptoms
     return finding.onset_step <= incident.detected_step + JOIN_STEPS

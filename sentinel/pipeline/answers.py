@@ -9,7 +9,7 @@ from sentinel.domain.log_entry import LogEntry
 from sentinel.pipeline.outcome import Outcome
 from sentinel.pipeline.parts import Parts
 from sentinel.pipeline.seeing import see
-from sentinel.protocol.ids import ActionId, CommandId
+from sentinel.protocol.ids import ActionId, CommandId, IncidentId
 from sentinel.protocol.observations import ActionResult, CheckpointReport, CommandResult
 
 _EVENTS: Final[dict[str, ActionEvent]] = {
@@ -66,6 +66,7 @@ def _rolled_back(parts: Parts, entry: LogEntry, result: CommandResult, outcome: 
     lost_s = parts.recovery.rolled_back(result.step, result.at)
     run.segment, run.step = result.segment, result.step
     see(parts, entry, outcome)
+    _resolve_undone(parts, entry, outcome, but=None if order is None else order.incident)
     if order is None:
         return
     outcome.action_changes.append(ActionChange(ActionId(result.command), "succeed", result.reason))
@@ -76,3 +77,13 @@ def _rolled_back(parts: Parts, entry: LogEntry, result: CommandResult, outcome: 
             incident, order.command.checkpoint, entry, lost_steps=lost_steps, lost_s=lost_s
         )
         parts.deciding.decide(change, run, entry, outcome)
+
+
+def _resolve_undone(parts: Parts, entry: LogEntry, outcome: Outcome, *, but: IncidentId | None) -> None:
+    """What began after the step that the run is back at has not happened; no detector will report its end."""
+    step = parts.run.step
+    for other in parts.incidents.unsettled:
+        if other.id != but and other.state != "mitigating" and other.suspect_from > step:
+            reason = f"the run was set back to step {step}, before its onset"
+            change = parts.incidents.resolve(other, "recovered", reason, step=step, entry=entry)
+            parts.deciding.decide(change, parts.run, entry, outcome)

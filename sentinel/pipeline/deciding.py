@@ -49,7 +49,7 @@ class DecidingState:
     rollback_steps: list[int] = field(default_factory=list)
     worked_steps: int = 0
     would_have: dict[IncidentId, int] = field(default_factory=dict)
-    """Step at which observing withheld a rollback: with it done, what came after would not have been."""
+    """Step at which observing withheld an incident's first rollback."""
     notices: list[Notice] = field(default_factory=list)
     notice_count: int = 0
 
@@ -83,12 +83,7 @@ class Deciding:
         selection = select(self._catalog.checkpoints, incident.suspect_from)
         choice = self._choose(change, run, entry, selection)
         if choice.outcome == "would_have":
-            if incident.id in self.state.would_have and change.change not in ("reopened", "recurred"):
-                since = self.state.would_have[incident.id]
-                reason = f"it would have been set back at step {since} already"
-                choice = Choice(rule=choice.rule, rung="watch", outcome="nothing", reason=reason)
-            else:
-                self.state.would_have[incident.id] = run.step
+            choice = self._once(choice, incident, run)
         if choice.refused is not None and choice.refused.passes:
             self.state.waiting[incident.id] = choice.refused.kind
         target = selection.target if choice.rung == "rollback" else None
@@ -178,6 +173,14 @@ class Deciding:
             worked_steps=self.state.worked_steps,
         )
         return decide(incident, situation)
+
+    def _once(self, choice: Choice, incident: Incident, run: Run) -> Choice:
+        """One incident is set back once: with it done, the rest would not have been."""
+        since = self.state.would_have.setdefault(incident.id, run.step)
+        if since == run.step:
+            return choice
+        reason = f"it would have been set back at step {since} already"
+        return Choice(rule=choice.rule, rung="watch", outcome="nothing", reason=reason)
 
     def _order(self, command: RollBack) -> Action:
         self.state.orders[command.id] = Order(incident=command.incident, command=command)

@@ -38,7 +38,8 @@ def reports(records: Iterable[Record], columns: Mapping[Field, str]) -> Iterator
         number_of_step = count + 1 if "step" not in columns else _step(step, where, columns["step"])
         told = StepReport(at=float(count + 1), step=number_of_step, **values)  # type: ignore[arg-type]
         if pending is not None and "step" in columns and pending.step == told.step:
-            pending = replace(pending, **{name: value for name, value in values.items() if value is not None})
+            later = {name: value for name, value in values.items() if value is not None}
+            pending = replace(pending, **later)  # type: ignore[arg-type]
             continue
         if pending is not None:
             yield pending

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +20,12 @@ def read_tensorboard(path: Path, chosen: Mapping[Field, str]) -> Iterator[StepRe
         InvalidInput: the tensorboard package is not installed, or the file has no loss.
     """
     try:
-        from tensorboard.backend.event_processing.event_file_loader import EventFileLoader  # noqa: PLC0415
+        loader = import_module("tensorboard.backend.event_processing.event_file_loader")
     except ImportError:
         raise InvalidInput(
             str(path), "TensorBoard's package reads this: pip install 'training-sentinel[tensorboard]'"
         ) from None
-    records = list(_records(path, EventFileLoader(str(path)).Load()))
+    records = list(_records(path, loader.EventFileLoader(str(path)).Load()))
     names = dict.fromkeys(name for _, cells in records for name in cells if name != "step")
     yield from reports(records, pick_columns(["step", *names], chosen, where=str(path)))
 
