@@ -13,3 +13,8 @@ def now() -> float:
 def monotonic() -> float:
     """Seconds that never go back."""
     return time.monotonic()
+
+
+def sleep(seconds: float) -> None:
+    """Waits for something that gives no sign of its own, such as another process."""
+    time.sleep(seconds)

@@ -3,21 +3,37 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from importlib.resources import files
+from typing import Any
 
+from sentinel.detectors.base import Detector
+from sentinel.domain.decisions import Decision
+from sentinel.domain.findings import Finding
+from sentinel.domain.incidents import Incident
 from sentinel.domain.log_entry import LogEntry
 from sentinel.pipeline.outcome import Outcome
 from sentinel.pipeline.pipeline import Pipeline
-from sentinel.protocol.ids import AttemptId, CheckpointId, CommandId, RunId, SenderId
+from sentinel.protocol.commands import RollBack
+from sentinel.protocol.ids import ActionId, AttemptId, CheckpointId, CommandId, RunId, SenderId
 from sentinel.protocol.observations import (
+    DAEMON_KINDS,
+    ActionResult,
+    AttemptEnded,
     AttemptStarted,
     CheckpointReport,
     CommandResult,
+    DeviceSample,
+    Heartbeat,
     Mode,
     Observation,
+    OperatorRequest,
+    PipelineStarted,
     PolicyChanged,
     StepReport,
+    Tick,
+    UnknownObservation,
 )
 
 RUN = RunId("run-1")
@@ -25,6 +41,23 @@ ATTEMPT = AttemptId("attempt-1")
 SENDER = SenderId("rank-0")
 DEFAULT_POLICY = files("sentinel.policy").joinpath("default.toml").read_text()
 DIGEST = "sha256:" + "0" * 64
+ROLLED_BACK = CommandResult(at=0.0, command=CommandId("k"), outcome="succeeded", step=0, segment=1)
+STARTED = AttemptStarted(at=0.0, mode="act")
+ONE_OF_EACH: tuple[Observation, ...] = (
+    STARTED,
+    AttemptEnded(at=0.0, outcome="failed", step=7),
+    StepReport(at=0.0, step=7, loss=2.0),
+    Heartbeat(at=0.0, step=7),
+    DeviceSample(at=0.0, index=0),
+    CheckpointReport(at=0.0, checkpoint=CheckpointId("c"), step=7, state="verified", digest=DIGEST),
+    ROLLED_BACK,
+    PipelineStarted(at=0.0, version="1"),
+    PolicyChanged(at=0.0, policy=DEFAULT_POLICY),
+    OperatorRequest(at=0.0, request="hold"),
+    ActionResult(at=0.0, action=ActionId("a"), outcome="failed"),
+    Tick(at=0.0, silent_s=600.0),
+    UnknownObservation(at=0.0, named="from_the_future"),
+)
 
 
 def entry(observation: Observation, sequence: int, *, attempt: str = ATTEMPT, backlog: bool = False) -> LogEntry:
@@ -38,6 +71,25 @@ def entry(observation: Observation, sequence: int, *, attempt: str = ATTEMPT, ba
         observation=observation,
         backlog=backlog,
     )
+
+
+def steps_of(losses: Iterable[float | None], *, first_step: int = 1, grad_norm: float = 1.0) -> list[StepReport]:
+    """A report for each loss, a step apart."""
+    return [
+        StepReport(at=0.0, step=step, loss=loss, grad_norm=grad_norm)
+        for step, loss in enumerate(losses, start=first_step)
+    ]
+
+
+def around(level: float, count: int, *, noise: float = 0.01, seed: int = 0) -> list[float]:
+    """Losses with Gaussian noise around a level."""
+    source = random.Random(seed)
+    return [source.gauss(level, noise) for _ in range(count)]
+
+
+def findings_of(detector: Detector[Any], observations: Iterable[Observation]) -> list[Finding]:
+    """Everything that the detector finds in the observations, in their order."""
+    return [found for number, each in enumerate(observations, 1) for found in detector.observe(entry(each, number))]
 
 
 @dataclass
@@ -61,8 +113,10 @@ class Story:
         self.tell(AttemptStarted(at=0.0, mode=self.mode, rollback=self.rollback, rollback_reason="told so"))  # type: ignore[arg-type]
 
     def tell(self, observation: Observation, *, attempt: str = ATTEMPT) -> Outcome:
-        """Appends one observation."""
-        told = entry(observation, len(self.entries) + 1, attempt=attempt, backlog=self.backlog)
+        """Appends one observation; the daemon's own kinds are nobody's attempt and no backlog."""
+        own = isinstance(observation, DAEMON_KINDS)
+        number = len(self.entries) + 1
+        told = entry(observation, number, attempt="" if own else attempt, backlog=self.backlog and not own)
         outcome = self.pipeline.advance(told)
         self.entries.append(told)
         self.outcomes.append(outcome)
@@ -98,6 +152,50 @@ class Story:
             )
         )
         return checkpoint
+
+    @property
+    def decisions(self) -> list[Decision]:
+        """Every decision so far."""
+        return [decision for outcome in self.outcomes for decision in outcome.decisions]
+
+    @property
+    def told(self) -> list[tuple[str, str, str]]:
+        """Change, rung and outcome of every decision so far."""
+        return [(each.change, each.rung, each.outcome) for each in self.decisions]
+
+    @property
+    def alerts(self) -> list[str]:
+        """Status of every alert so far."""
+        actions = [action for outcome in self.outcomes for action in outcome.actions]
+        return [action.payload["status"] for action in actions if action.executor == "alert"]
+
+    @property
+    def incident(self) -> Incident:
+        """The row of the incident that changed last."""
+        return [incident for outcome in self.outcomes for incident in outcome.incidents][-1]
+
+    @property
+    def order(self) -> RollBack:
+        """The one order that waits for an answer."""
+        (order,) = self.pipeline.orders_for(self.pipeline.run.attempt)
+        return order
+
+    def carry_out(self) -> Outcome:
+        """The agent carries out the order."""
+        return self.roll_back(self.order.id, self.order.step)
+
+    def fail(self, outcome: str = "failed", *, reason: str = "") -> Outcome:
+        """The agent answers the order in another way."""
+        return self.tell(
+            CommandResult(
+                at=0.0,
+                command=self.order.id,
+                outcome=outcome,  # type: ignore[arg-type]
+                step=self.step,
+                segment=self.segment,
+                reason=reason,
+            )
+        )
 
     def roll_back(self, command: str, to_step: int) -> Outcome:
         """The agent carries out a rollback."""

@@ -89,6 +89,14 @@ def upgrade() -> None:
         batch_op.create_index(batch_op.f("ix_incidents_state_detected_at"), ["state", "detected_at"], unique=False)
 
     op.create_table(
+        "leases",
+        sa.Column("name", sa.String(length=32), nullable=False),
+        sa.Column("holder", sa.Text(), nullable=False),
+        sa.Column("token", sa.BigInteger(), nullable=False),
+        sa.Column("expires_at", sa.Double(), nullable=False),
+        sa.PrimaryKeyConstraint("name", name=op.f("pk_leases")),
+    )
+    op.create_table(
         "observations",
         sa.Column("run", sa.String(length=128), nullable=False),
         sa.Column("sequence", sa.BigInteger(), nullable=False),
@@ -165,6 +173,7 @@ def downgrade() -> None:
     with op.batch_alter_table("observations", schema=None) as batch_op:
         batch_op.drop_index(batch_op.f("ix_observations_run_kind_step"))
 
+    op.drop_table("leases")
     op.drop_table("observations")
     with op.batch_alter_table("incidents", schema=None) as batch_op:
         batch_op.drop_index(batch_op.f("ix_incidents_state_detected_at"))

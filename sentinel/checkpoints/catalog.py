@@ -27,8 +27,8 @@ class CatalogState:
     """All checkpoints by id, and the step since which the run has been clean."""
 
     checkpoints: dict[CheckpointId, Checkpoint] = field(default_factory=dict)
-    branches: list[int] = field(default_factory=list)
-    """The step to which each past segment of the attempt was set back: what lies beyond it was abandoned."""
+    branches: dict[int, int] = field(default_factory=dict)
+    """The step at which each later segment of the attempt began: what earlier ones hold beyond it was abandoned."""
     clean_since: int = 0
     newest_step: int = 0
     interval_steps: int = 1
@@ -55,7 +55,7 @@ class Catalog:
         Args:
             report: what it says.
             attempt: who says it.
-            doubt_from: checkpoints at or after this step are suspect: a fault is open.
+            doubt_from: onset of the fault that is open, if one is.
         """
         known = self.state.checkpoints.get(report.checkpoint)
         checkpoint = known or Checkpoint(
@@ -78,10 +78,11 @@ class Catalog:
             event = "delete"
         if event is not None:
             checkpoint = _moved(checkpoint, event, report.reason)
-        if doubt_from is not None and checkpoint.step >= doubt_from:
-            checkpoint = _moved(
-                checkpoint, "doubt", f"taken at or after step {doubt_from}, where a fault may have begun"
-            )
+        for segment, began_at in self.state.branches.items():
+            if checkpoint.segment < segment and checkpoint.step > began_at:
+                checkpoint = _abandoned(checkpoint, began_at)
+        if doubt_from is not None:
+            checkpoint = _doubted(checkpoint, doubt_from)
         return self._keep([checkpoint])
 
     def step(self, step: int, *, faults_open: bool) -> list[Checkpoint]:
@@ -103,12 +104,7 @@ class Catalog:
 
     def doubt(self, onset_step: int) -> list[Checkpoint]:
         """A fault began at ``onset_step``: what was saved after it, or ``MARGIN_STEPS`` before, is suspect."""
-        reason = f"taken less than {MARGIN_STEPS} steps before, or after, the onset of a fault at step {onset_step}"
-        return self._keep(
-            _moved(each, "doubt", reason)
-            for each in self.state.checkpoints.values()
-            if each.step > onset_step - MARGIN_STEPS
-        )
+        return self._keep(_doubted(each, onset_step) for each in self.state.checkpoints.values())
 
     def distrust(self, checkpoint: CheckpointId, reason: str) -> list[Checkpoint]:
         """One checkpoint gave cause for doubt, such as a run that did not recover from it."""
@@ -120,12 +116,12 @@ class Catalog:
         return self._keep(
             _moved(each, "clear", "the fault passed by itself")
             for each in self.state.checkpoints.values()
-            if each.state == "suspect" and each.verified
+            if each.state == "suspect" and each.verified and not each.abandoned
         )
 
-    def rolled_back(self, to_step: int) -> list[Checkpoint]:
-        """The run went back within its attempt: what lies beyond ``to_step`` is abandoned."""
-        self.state.branches.append(to_step)
+    def rolled_back(self, to_step: int, segment: int) -> list[Checkpoint]:
+        """The run went back within its attempt, now in ``segment``: what lies beyond ``to_step`` is abandoned."""
+        self.state.branches[segment] = to_step
         return self._go_back(to_step)
 
     def started(self, step: int) -> list[Checkpoint]:
@@ -135,11 +131,7 @@ class Catalog:
 
     def _go_back(self, to_step: int) -> list[Checkpoint]:
         self.state.newest_step = self.state.clean_since = to_step
-        return self._keep(
-            _abandoned(each, to_step)
-            for each in self.state.checkpoints.values()
-            if each.step > to_step and each.state not in ("bad", "deleted")
-        )
+        return self._keep(_abandoned(each, to_step) for each in self.state.checkpoints.values() if each.step > to_step)
 
     def _keep(self, changed: Iterable[Checkpoint]) -> list[Checkpoint]:
         """Remembers what really changed and returns it."""
@@ -153,10 +145,19 @@ class Catalog:
         return kept
 
 
+def _doubted(checkpoint: Checkpoint, onset_step: int) -> Checkpoint:
+    if checkpoint.step <= onset_step - MARGIN_STEPS:
+        return checkpoint
+    reason = f"taken less than {MARGIN_STEPS} steps before, or after, the onset of a fault at step {onset_step}"
+    return _moved(checkpoint, "doubt", reason)
+
+
 def _abandoned(checkpoint: Checkpoint, to_step: int) -> Checkpoint:
     """On a branch that the run has left: suspect, and no end of a fault clears it."""
+    if checkpoint.state in ("bad", "deleted"):
+        return checkpoint
     reason = f"on a branch that was abandoned for step {to_step}"
-    return replace(_moved(checkpoint, "doubt", reason), verified=False, reason=reason)
+    return replace(_moved(checkpoint, "doubt", reason), abandoned=True, reason=reason)
 
 
 def _moved(checkpoint: Checkpoint, event: CheckpointEvent, reason: str) -> Checkpoint:

@@ -17,8 +17,9 @@ CANDIDATES_KEPT: Final = 4
 def releasable(checkpoints: Sequence[Checkpoint]) -> tuple[CheckpointId, ...]:
     """Ids whose files the agent may let go.
 
-    Kept are the two newest known-good checkpoints, the newest candidates beyond them, and every suspect that may be
-    cleared; what is bad or on an abandoned branch is not.
+    Kept are the two newest known-good checkpoints, the newest candidates (suspects that may be cleared among them), and
+    the oldest verified one: where checkpoints come fast, the newest alone would never live to be confirmed. What is bad
+    or on an abandoned branch is not.
 
     Args:
         checkpoints: all of the run, newest first.
@@ -27,7 +28,8 @@ def releasable(checkpoints: Sequence[Checkpoint]) -> tuple[CheckpointId, ...]:
     hopeful = [
         each.id
         for each in checkpoints
-        if each.state in ("reported", "verified") or (each.state == "suspect" and each.verified)
+        if each.state in ("reported", "verified") or (each.state == "suspect" and each.verified and not each.abandoned)
     ][:CANDIDATES_KEPT]
-    kept = {*known_good, *hopeful}
+    pilot = [each.id for each in checkpoints if each.state == "verified"][-1:]
+    kept = {*known_good, *hopeful, *pilot}
     return tuple(each.id for each in checkpoints if each.state != "deleted" and each.id not in kept)

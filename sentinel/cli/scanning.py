@@ -88,7 +88,7 @@ class _Scanner:
         step = max(0, report.step - 1)
         self._take(
             self._tell(
-                AttemptStarted(at=report.at, mode="observe", precision="16-unknown", step=step, rollback="forward")
+                AttemptStarted(at=report.at, mode="observe", precision="16-mixed", step=step, rollback="forward")
             )
         )
         if self._attempt == 1:

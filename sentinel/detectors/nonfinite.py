@@ -39,8 +39,8 @@ class Nonfinite(Detector[NonfiniteState]):
         malignant if that happens in two steps running.
 
     Stays quiet when:
-        gradients overflow under fp16 with a loss scaler (precision ``16-...``): the scaler skips such steps, they are
-        part of its search.
+        gradients overflow under fp16 with a loss scaler (precision ``16-mixed``): the scaler skips such steps, they
+        are part of its search.
 
     Memory:
         four values.
@@ -72,7 +72,7 @@ class Nonfinite(Detector[NonfiniteState]):
         if isinstance(observation, StepReport):
             return self._judge(observation)
         if isinstance(observation, AttemptStarted):
-            self.state = NonfiniteState(scaled_gradients=observation.precision.startswith("16"))
+            self.state = NonfiniteState(scaled_gradients=observation.precision == "16-mixed")
         elif isinstance(observation, CommandResult) and observation.outcome == "succeeded":
             self.state = NonfiniteState(scaled_gradients=self.state.scaled_gradients)
         return ()

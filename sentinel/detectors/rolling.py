@@ -54,4 +54,4 @@ def median(ordered: Sequence[float]) -> float:
     if not ordered:
         return 0.0
     half = len(ordered) // 2
-    return ordered[half] if len(ordered) % 2 else 0.5 * (ordered[half - 1] + ordered[half])
+    return ordered[half] if len(ordered) % 2 else 0.5 * ordered[half - 1] + 0.5 * ordered[half]

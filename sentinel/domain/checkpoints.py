@@ -50,6 +50,8 @@ class Checkpoint:
     digest: str = ""
     size_bytes: int | None = None
     verified: bool = False
-    """Whether its contents were checked and its branch is the run's: else a suspect can never be cleared."""
+    """Whether its contents were checked: else a suspect can never be cleared."""
+    abandoned: bool = False
+    """Whether its branch is one that the run has left: it stays suspect then."""
     reason: str = ""
     """Why it is in this state."""

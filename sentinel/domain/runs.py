@@ -34,5 +34,7 @@ class Run:
     loss: float | None = None
     accumulate: int = 1
     host: str = ""
+    behind: bool = False
+    """Whether its newest step was told late: the run has gone on since, and is not to be ordered about."""
     last_at: float = 0.0
     """received_at of the newest word from a sender."""

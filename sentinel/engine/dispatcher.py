@@ -32,17 +32,25 @@ class Dispatcher:
     Args:
         writer: through which everything is written.
         channels: each gets every alert.
-        sent: told (channel, whether it was sent) for each try, such as a metric.
+        tried: told (channel, "sent" or "failed") for each try, such as a metric.
     """
 
     def __init__(
-        self, writer: Writer, channels: Sequence[Executor], sent: Callable[[str, bool], None] = lambda _name, _ok: None
+        self,
+        writer: Writer,
+        channels: Sequence[Executor],
+        tried: Callable[[str, str], None] = lambda _channel, _outcome: None,
     ) -> None:
         self._writer = writer
         self._channels = channels
-        self._sent = sent
+        self._tried = tried
         self._reached: dict[ActionId, set[str]] = {}
         """Channels that have an alert already, while others are still tried."""
+        self._ending = False
+
+    def stop(self) -> None:
+        """Sends no more; what was claimed and not sent is due again after its wait."""
+        self._ending = True
 
     def dispatch(self) -> int:
         """Sends every alert that is due; returns how many were settled.
@@ -53,6 +61,8 @@ class Dispatcher:
         due = self._writer.write(lambda connection: action_outbox.claim_due(connection, "alert", at=clock.now()))
         settled = 0
         for action, tries in due.result(ANSWER_WITHIN_S):
+            if self._ending:
+                break
             tried = [self._try(channel, action) for channel in self._channels]
             failures = [each for each in tried if not each.done]
             if failures and any(each.retryable for each in failures) and tries < MOST_TRIES:
@@ -71,7 +81,7 @@ class Dispatcher:
         except Exception:
             log.exception("channel %s failed on alert %s", channel.name, action.id)
             execution = _FAILED_BY_BUG
-        self._sent(channel.name, execution.done)
+        self._tried(channel.name, "sent" if execution.done else "failed")
         if execution.done:
             reached.add(channel.name)
         else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from sentinel import clock
 from sentinel.domain.log_entry import LogEntry
 from sentinel.pipeline.outcome import Outcome
 from sentinel.pipeline.pipeline import VERSION, Pipeline
@@ -34,8 +35,8 @@ class Stream:
         self.run = run
         self.pipeline = Pipeline(run)
         self.sequence = 0
-        self.heard_at = 0.0
-        """Daemon's monotonic clock at the last word of a sender; 0.0 before the first since the daemon's start."""
+        self.heard_at = clock.monotonic()
+        """Daemon's monotonic clock at the last word of a sender, or since when the daemon has listened for one."""
         self._next_counters = observation_log.next_counters(connection, run)
         self._heard: set[tuple[AttemptId, SenderId]] = set()
         self._received_at = 0.0

@@ -19,7 +19,7 @@ from sentinel.domain.errors import StoreUnavailable
 from sentinel.engine.streams import Advanced, Stream
 from sentinel.protocol.commands import Reply
 from sentinel.protocol.ids import RunId
-from sentinel.protocol.observations import ObservationBatch
+from sentinel.protocol.observations import ObservationBatch, Tick
 from sentinel.store import action_outbox, decision_log, observation_log
 from sentinel.store.session import Connection, Database
 
@@ -64,14 +64,25 @@ class Writer:
         database: at this release's schema.
         policy: the policy in force, as TOML.
         witnesses: told after each commit.
+        took: told how many seconds each transaction took, such as a metric.
     """
 
-    def __init__(self, database: Database, policy: str, witnesses: Sequence[Witness] = ()) -> None:
+    def __init__(
+        self,
+        database: Database,
+        policy: str,
+        witnesses: Sequence[Witness] = (),
+        *,
+        took: Callable[[float], object] = lambda _seconds: None,
+    ) -> None:
         self._database = database
         self._policy = policy
         self._witnesses = witnesses
+        self._took = took
         self._streams: dict[RunId, Stream] = {}
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._ending = False
+        self._submitting = threading.Lock()
         self._thread = threading.Thread(target=self._loop, name="sentinel-writer", daemon=True)
 
     def start(self) -> None:
@@ -79,8 +90,10 @@ class Writer:
         self._thread.start()
 
     def stop(self) -> None:
-        """Finishes what waits, then ends."""
-        self._jobs.put(None)
+        """Finishes what waits, then ends; whoever comes later is refused."""
+        with self._submitting:
+            self._ending = True
+            self._jobs.put(None)
         self._thread.join()
 
     @property
@@ -115,13 +128,31 @@ class Writer:
 
         return self._submit(work)
 
+    def tick(self, *, silent_s: float) -> Future[int]:
+        """Tells every training run of which nothing was heard for ``silent_s`` seconds so; the answer is how many."""
+
+        def work(transaction: _Transaction) -> int:
+            heard = [(run, clock.monotonic() - stream.heard_at) for run, stream in self._streams.items()]
+            silent = [(transaction.stream(run), silence) for run, silence in heard if silence >= silent_s]
+            training = [(stream, silence) for stream, silence in silent if stream.pipeline.run.phase == "training"]
+            for stream, silence in training:
+                at = clock.now()
+                transaction.note(stream.run, [stream.tell(Tick(at=at, silent_s=silence), received_at=at)])
+            return len(training)
+
+        return self._submit(work)
+
     def write(self, work: Callable[[Connection], Answer]) -> Future[Answer]:
         """Runs ``work`` in the next transaction."""
         return self._submit(lambda transaction: work(transaction.connection))
 
     def _submit(self, work: Callable[[_Transaction], Answer]) -> Future[Answer]:
         future: Future[Answer] = Future()
-        self._jobs.put(_Job(work, future))
+        future.set_running_or_notify_cancel()  # who goes away cannot take back what was told
+        with self._submitting:
+            if self._ending:
+                raise StoreUnavailable("the daemon is ending: try again when it is back")
+            self._jobs.put(_Job(work, future))
         return future
 
     def _loop(self) -> None:
@@ -138,6 +169,7 @@ class Writer:
     def _commit(self, jobs: Sequence[_Job]) -> None:
         answers: list[Any] = []
         touched: set[RunId] = set()
+        began = clock.monotonic()
         try:
             with self._database.transaction() as connection:
                 begun: dict[RunId, list[Advanced]] = {}
@@ -160,11 +192,18 @@ class Writer:
         except Exception as error:  # noqa: BLE001 - whatever it was, nothing was committed, and the writer must go on
             self._failed(jobs, touched, error)
             return
+        self._took(clock.monotonic() - began)
         for run, advanced in transaction.advanced.items():
-            for witness in self._witnesses:
-                witness.committed(self._streams[run], advanced)
+            self._show(self._streams[run], advanced)
         for job, answer in zip(jobs, answers, strict=True):
             job.future.set_result(answer)
+
+    def _show(self, stream: Stream, advanced: Sequence[Advanced]) -> None:
+        for witness in self._witnesses:
+            try:
+                witness.committed(stream, advanced)
+            except Exception:  # what is durable must be answered for, whoever could not watch it
+                log.exception("a witness of the commits of run %s failed", stream.run)
 
     def _failed(self, jobs: Sequence[_Job], touched: set[RunId], error: Exception) -> None:
         for run in touched:

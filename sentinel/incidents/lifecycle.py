@@ -107,7 +107,7 @@ class Incidents:
         return self._moved(incident, entry, "escalate")
 
     def rolled_back(
-        self, incident: Incident, checkpoint: CheckpointId, entry: LogEntry, *, lost_steps: int, lost_s: float
+        self, incident: Incident, checkpoint: CheckpointId | None, entry: LogEntry, *, lost_steps: int, lost_s: float
     ) -> IncidentChange:
         """The run stands at a checkpoint again; whether that cured it, the coming steps will show."""
         incident = replace(
@@ -118,7 +118,9 @@ class Incidents:
             lost_s=incident.lost_s + lost_s,
             open_symptoms=(),
         )
-        reason = f"back at checkpoint {checkpoint}, {lost_steps} steps given up; watching for the loss's return"
+        reason = (
+            f"back at checkpoint {checkpoint or 'unknown'}, {lost_steps} steps given up; watching for the loss's return"
+        )
         return self._change(incident, "rolled back", reason, entry, event="mitigate")
 
     def failed(self, incident: Incident, change: Change, reason: str, entry: LogEntry) -> IncidentChange:

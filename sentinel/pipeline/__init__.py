@@ -1,1 +1,1 @@
-"""The pure fold: log entries in, findings, incidents, decisions and actions out; live and replay run this same code."""
+"""The pure fold from log entries to findings, incidents, decisions and actions; live and replay run this code."""

@@ -9,7 +9,7 @@ from sentinel.domain.log_entry import LogEntry
 from sentinel.pipeline.outcome import Outcome
 from sentinel.pipeline.parts import Parts
 from sentinel.pipeline.seeing import see
-from sentinel.protocol.ids import ActionId, CommandId, IncidentId
+from sentinel.protocol.ids import ActionId, CommandId
 from sentinel.protocol.observations import ActionResult, CheckpointReport, CommandResult
 
 _EVENTS: Final[dict[str, ActionEvent]] = {
@@ -22,6 +22,8 @@ _EVENTS: Final[dict[str, ActionEvent]] = {
 
 def checkpoint_report(parts: Parts, entry: LogEntry, report: CheckpointReport, outcome: Outcome) -> None:
     """A checkpoint was saved, verified, found broken or deleted; one saved during a fault is suspect."""
+    if entry.attempt != parts.run.attempt:
+        return
     onsets = [each.suspect_from for each in parts.incidents.unsettled if each.segment == parts.run.segment]
     outcome.checkpoints += parts.catalog.report(report, entry.attempt, doubt_from=min(onsets, default=None))
 
@@ -58,32 +60,18 @@ def _rolled_back(parts: Parts, entry: LogEntry, result: CommandResult, outcome: 
     run = parts.run
     if result.segment <= run.segment:
         return  # told again
-    from_step = run.step if result.from_step is None else result.from_step
+    lost_steps = max(0, (run.step if result.from_step is None else result.from_step) - result.step)
     order = parts.deciding.settle(result.command, failed=False)
+    if order is not None:
+        outcome.action_changes.append(ActionChange(ActionId(result.command), "succeed", result.reason))
+    parts.deciding.withdraw("the run went back without it", outcome)
     parts.deciding.remember_rollback()
     outcome.rollups += parts.rollups.flush()
-    outcome.checkpoints += parts.catalog.rolled_back(result.step)
+    outcome.checkpoints += parts.catalog.rolled_back(result.step, result.segment)
     lost_s = parts.recovery.rolled_back(result.step, result.at)
     run.segment, run.step = result.segment, result.step
     see(parts, entry, outcome)
-    _resolve_undone(parts, entry, outcome, but=None if order is None else order.incident)
-    if order is None:
-        return
-    outcome.action_changes.append(ActionChange(ActionId(result.command), "succeed", result.reason))
-    incident = parts.incidents.get(order.incident)
-    if incident is not None and incident.is_open:
-        lost_steps = from_step - result.step
-        change = parts.incidents.rolled_back(
-            incident, order.command.checkpoint, entry, lost_steps=lost_steps, lost_s=lost_s
-        )
+    checkpoint = result.checkpoint if order is None else order.command.checkpoint
+    for incident in parts.incidents.unsettled:  # whoever ordered it: the detectors begin anew for all of them
+        change = parts.incidents.rolled_back(incident, checkpoint, entry, lost_steps=lost_steps, lost_s=lost_s)
         parts.deciding.decide(change, run, entry, outcome)
-
-
-def _resolve_undone(parts: Parts, entry: LogEntry, outcome: Outcome, *, but: IncidentId | None) -> None:
-    """What began after the step that the run is back at has not happened; no detector will report its end."""
-    step = parts.run.step
-    for other in parts.incidents.unsettled:
-        if other.id != but and other.state != "mitigating" and other.suspect_from > step:
-            reason = f"the run was set back to step {step}, before its onset"
-            change = parts.incidents.resolve(other, "recovered", reason, step=step, entry=entry)
-            parts.deciding.decide(change, parts.run, entry, outcome)

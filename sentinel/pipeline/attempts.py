@@ -30,12 +30,13 @@ def hear(parts: Parts, entry: LogEntry) -> None:
 def started(parts: Parts, entry: LogEntry, attempt: AttemptStarted, outcome: Outcome) -> None:
     """The run is trained anew or on: orders to the attempt before are void, and so is what it was going through."""
     run = parts.run
-    parts.deciding.withdraw_all("a new attempt began", outcome)
+    parts.deciding.withdraw("a new attempt began", outcome)
     outcome.rollups += parts.rollups.flush()
     _begin(parts, entry.attempt)
     outcome.checkpoints += parts.catalog.started(attempt.step)
     run.last_at, run.step, run.max_steps = entry.received_at, attempt.step, attempt.max_steps
     run.mode, run.rollback, run.rollback_reason = attempt.mode, attempt.rollback, attempt.rollback_reason
+    run.behind = entry.backlog
     run.precision, run.accumulate, run.host = attempt.precision, attempt.accumulate, attempt.host
     parts.recovery.start()
     see(parts, entry, outcome)
@@ -49,7 +50,7 @@ def ended(parts: Parts, entry: LogEntry, end: AttemptEnded, outcome: Outcome) ->
     """The attempt is over; its unsettled incidents stay for people, or for the next attempt."""
     if entry.attempt == parts.run.attempt:
         parts.run.phase = end.outcome
-        parts.deciding.withdraw_all("the attempt ended", outcome)
+        parts.deciding.withdraw("the attempt ended", outcome)
         outcome.rollups += parts.rollups.flush()
 
 

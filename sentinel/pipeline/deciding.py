@@ -125,6 +125,10 @@ class Deciding:
         outcome.incidents.append(incident)
         outcome.decisions.append(decision)
         self._tell(incident, decision, entry, outcome)
+        if not incident.is_open:
+            self.withdraw("the incident is settled", outcome, incident=incident.id)
+            self.state.failed_orders.pop(incident.id, None)
+            self.state.told.pop(incident.id, None)
 
     def lifted(self, run: Run, entry: LogEntry) -> Iterator[Incident]:
         """Incidents whose decision was withheld by a limit that no longer stands in the way."""
@@ -150,11 +154,12 @@ class Deciding:
         """Orders that the agent should have carried out by ``step``."""
         return [command for command, order in self.state.orders.items() if step > order.command.expires_step]
 
-    def withdraw_all(self, reason: str, outcome: Outcome) -> None:
-        """The attempt that was to carry them out is over."""
-        for command in self.state.orders:
-            outcome.action_changes.append(ActionChange(ActionId(command), "expire", reason))
-        self.state.orders.clear()
+    def withdraw(self, reason: str, outcome: Outcome, *, incident: IncidentId | None = None) -> None:
+        """Makes orders void: those of an incident that is settled, or all where their attempt is over."""
+        for command, order in list(self.state.orders.items()):
+            if incident in (None, order.incident):
+                del self.state.orders[command]
+                outcome.action_changes.append(ActionChange(ActionId(command), "expire", reason))
 
     def _choose(self, change: IncidentChange, run: Run, entry: LogEntry, selection: Selection) -> Choice:
         policy = self.policy
@@ -167,7 +172,7 @@ class Deciding:
             run=run,
             policy=policy,
             selection=selection,
-            backlog=entry.backlog,
+            backlog=entry.backlog or run.behind,
             rollback_steps=self.state.rollback_steps,
             failed_orders=self.state.failed_orders.get(incident.id, 0),
             worked_steps=self.state.worked_steps,
@@ -192,7 +197,7 @@ class Deciding:
         if kind == "hold":
             return not run.held_by
         if kind == "backlog":
-            return not entry.backlog
+            return not (entry.backlog or run.behind)
         if kind == "cooldown":
             since = self.state.worked_steps - self.state.rollback_steps[-1]
             return since >= self.policy.limits.cooldown_steps

@@ -125,6 +125,6 @@ def _values(report: StepReport) -> Iterator[tuple[str, float]]:
     for series in SERIES:
         value = getattr(report, series)
         if value is not None:
-            yield series, value
+            yield series, float(value)  # as a snapshot gives it back
     for name, value in report.extra.items():
         yield f"extra.{name}", value

@@ -15,6 +15,8 @@ from sentinel.protocol.observations import StepReport
 def step(parts: Parts, entry: LogEntry, report: StepReport, outcome: Outcome) -> None:
     """Judges a report of the live segment. One of an abandoned branch stays in the log and is never judged."""
     run = parts.run
+    if entry.attempt == run.attempt:
+        run.behind = entry.backlog
     if entry.attempt != run.attempt or report.segment < run.segment or report.step <= run.step:
         return
     parts.deciding.state.worked_steps += report.step - run.step
@@ -32,7 +34,7 @@ def _follow_recovery(parts: Parts, entry: LogEntry, report: StepReport, outcome:
     result = parts.recovery.step(report.step, report.at, report.loss)
     if result is None:
         return
-    for incident in [each for each in parts.incidents.unsettled if each.rollbacks]:
+    for incident in [each for each in parts.incidents.unsettled if each.rollbacks and not each.open_symptoms]:
         if result.recovered:
             change = parts.incidents.resolve(incident, "recovered", result.reason, step=report.step, entry=entry)
         elif incident.state == "mitigating":

@@ -14,7 +14,7 @@ from dataclasses import fields
 from typing import Any, Final
 
 from sentinel.protocol import commands, observations
-from sentinel.protocol.decoding import DecodeError, Decoder, decode_float, join, object_decoder, shown
+from sentinel.protocol.decoding import DecodeError, Decoder, decode_float, decode_text, join, object_decoder, shown
 from sentinel.protocol.observations import Observation, ObservationBatch, UnknownObservation
 from sentinel.protocol.version import PROTOCOL_VERSION
 
@@ -28,6 +28,9 @@ __all__ = [
     "parse",
     "to_tree",
 ]
+
+MAX_DEPTH: Final = 32
+"""Nesting of a message. What is accepted must be readable again, whoever reads it and however deep in a call stack."""
 
 
 class VersionMismatch(DecodeError):
@@ -68,12 +71,15 @@ def parse(text: str | bytes) -> Any:
     """Parses JSON; bare ``NaN`` and ``Infinity`` become the strings that this protocol uses.
 
     Raises:
-        DecodeError: it is not JSON, not UTF-8, or nested beyond reason.
+        DecodeError: it is not JSON, not UTF-8, or nested deeper than ``MAX_DEPTH``.
     """
     try:
-        return json.loads(text, parse_constant=str)
+        tree = json.loads(text, parse_constant=str)
     except (ValueError, RecursionError) as error:
         raise DecodeError("", f"not JSON: {error}") from None
+    if _is_deep(tree):
+        raise DecodeError("", f"nested more than {MAX_DEPTH} deep")
+    return tree
 
 
 def decode_observation(tree: object, path: str = "") -> Observation:
@@ -90,8 +96,9 @@ def decode_observation(tree: object, path: str = "") -> Observation:
         return decoder(tree, path)  # type: ignore[no-any-return]
     if not isinstance(kind, str):
         raise DecodeError(join(path, "kind"), f"expected the name of an observation kind, got {shown(kind)}")
+    named = decode_text(kind, join(path, "kind"))[:128]
     at = tree.get("at")
-    return UnknownObservation(at=decode_float(0.0 if at is None else at, join(path, "at")), named=kind[:128])
+    return UnknownObservation(at=decode_float(0.0 if at is None else at, join(path, "at")), named=named)
 
 
 def decode_batch(tree: object) -> ObservationBatch:
@@ -122,6 +129,16 @@ def decode_reply(tree: object) -> commands.Reply:
     """
     reply: commands.Reply = _REPLY(tree, "")
     return reply
+
+
+def _is_deep(tree: object) -> bool:
+    level = [tree]
+    for _ in range(MAX_DEPTH):
+        inner = [each for each in level if isinstance(each, (dict, list))]
+        level = [child for each in inner for child in (each.values() if isinstance(each, dict) else each)]
+        if not level:
+            return False
+    return True
 
 
 def _spelled(tree: Any) -> Any:

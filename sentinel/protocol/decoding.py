@@ -9,7 +9,7 @@ from dataclasses import MISSING, fields
 from types import MappingProxyType
 from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hints
 
-from sentinel.protocol.ids import NAME_RULE, is_name
+from sentinel.protocol.ids import NAME_RULE, AttemptId, CheckpointId, RunId, SenderId, is_name
 
 MAX_INTEGER: Final = 2**63 - 1
 """The largest integer both databases hold in a column."""
@@ -18,7 +18,6 @@ MAX_SERIES: Final = 16
 """Series of the user's own in one report."""
 MAX_KEY: Final = 100
 SPELLED: Final = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
-_NAMES: Final = frozenset({"run", "attempt", "sender", "checkpoint"})
 
 Decoder = Callable[[object, str], Any]
 Special = Mapping[Any, Decoder]
@@ -139,7 +138,13 @@ def _key(key: str, path: str) -> str:
     return decode_text(key, path)
 
 
-_PLAIN: Final[dict[object, Decoder]] = {float: decode_float, int: decode_int, bool: decode_bool, str: decode_text}
+_PLAIN: Final[dict[object, Decoder]] = {
+    float: decode_float,
+    int: decode_int,
+    bool: decode_bool,
+    str: decode_text,
+    **dict.fromkeys((RunId, AttemptId, SenderId, CheckpointId), decode_name),
+}
 
 
 def _decoder(annotation: Any, special: Special) -> Decoder:
@@ -176,9 +181,7 @@ def object_decoder(owner: type, special: Special = MappingProxyType({})) -> Deco
     plan: list[tuple[str, Decoder, bool]] = []
     for field in fields(owner):
         required = field.default is MISSING and field.default_factory is MISSING
-        plan.append(
-            (field.name, decode_name if field.name in _NAMES else _decoder(hints[field.name], special), required)
-        )
+        plan.append((field.name, _decoder(hints[field.name], special), required))
 
     def decode(tree: object, path: str) -> Any:
         if not isinstance(tree, dict):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, RowMapping, Select, and_, insert, or_, select
@@ -41,14 +42,24 @@ def put_run(connection: Connection, run: RunId, summary: Run, *, sequence: int, 
     upsert(connection, runs, [row], keep=("created_at",))
 
 
-def all_runs(connection: Connection) -> list[RowMapping]:
+def run_documents(connection: Connection) -> list[Document]:
     """Every run, the one heard of last first."""
-    return list(connection.execute(select(runs).order_by(runs.c.last_at.desc(), runs.c.run)).mappings())
+    query = select(runs).order_by(runs.c.last_at.desc(), runs.c.run)
+    return [_run(row) for row in connection.execute(query).mappings()]
 
 
-def run_row(connection: Connection, run: RunId) -> RowMapping | None:
+def run_document(connection: Connection, run: RunId) -> Document | None:
     """One run."""
-    return connection.execute(select(runs).where(runs.c.run == run)).mappings().first()
+    row = connection.execute(select(runs).where(runs.c.run == run)).mappings().first()
+    return None if row is None else _run(row)
+
+
+def open_incidents(connection: Connection) -> dict[RunId, list[Document]]:
+    """The incidents of each run that are not resolved, oldest first."""
+    unresolved = incidents.c.state != "resolved"
+    query = select(incidents).where(unresolved).order_by(incidents.c.run, incidents.c.detected_at, incidents.c.id)
+    rows = connection.execute(query).mappings()
+    return {RunId(run): [_incident(row) for row in group] for run, group in groupby(rows, key=itemgetter("run"))}
 
 
 def incident_documents(
@@ -97,13 +108,17 @@ def decision_document(connection: Connection, decision: DecisionId) -> Document 
     return None if row is None else {"run": row["run"], **parse(row["document"])}
 
 
-def finding_documents(connection: Connection, run: RunId, *, after: int = 0) -> list[Document]:
-    """Findings of a run in order, each with the sequence of the entry that caused it."""
+def finding_documents(
+    connection: Connection, run: RunId, *, after: int = 0, until: int | None = None
+) -> list[Document]:
+    """Findings of a run in order, each with the sequence of the entry that caused it; ``until`` is the last one."""
     query = (
         select(findings)
         .where(findings.c.run == run, findings.c.sequence > after)
         .order_by(findings.c.sequence, findings.c.ordinal)
     )
+    if until is not None:
+        query = query.where(findings.c.sequence <= until)
     return [{"sequence": row["sequence"], **parse(row["document"])} for row in connection.execute(query).mappings()]
 
 
@@ -117,22 +132,8 @@ def checkpoint_documents(connection: Connection, run: RunId) -> list[Document]:
     return [parse(text) for text in connection.execute(query).scalars()]
 
 
-def rollup_rows(
-    connection: Connection, run: RunId, series: Sequence[str], *, level: int, first_step: int, last_step: int
-) -> list[RowMapping]:
-    """Closed buckets that touch a range of steps, in the order of the log."""
-    query = (
-        select(rollups)
-        .where(
-            rollups.c.run == run,
-            rollups.c.series.in_(series),
-            rollups.c.level == level,
-            rollups.c.last_step >= first_step,
-            rollups.c.first_step <= last_step,
-        )
-        .order_by(rollups.c.first_sequence)
-    )
-    return list(connection.execute(query).mappings())
+def _run(row: RowMapping) -> Document:
+    return {"run": row["run"], "created_at": row["created_at"], "sequence": row["sequence"], **parse(row["document"])}
 
 
 def _incident(row: RowMapping) -> Document:

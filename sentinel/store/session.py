@@ -5,17 +5,18 @@ from __future__ import annotations
 import fcntl
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import quote
 
 from alembic import command
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
-from sqlalchemy.exc import ArgumentError, DatabaseError, SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from sentinel.domain.errors import StoreUnavailable
 
@@ -175,17 +176,13 @@ def network_file_system(path: Path, mounts: str) -> str | None:
 
 def _open_sqlite(url: URL) -> Engine:
     path = _sqlite_path(url)
-    if path is not None:
-        _check_place(path)
+    if path is None:
+        raise StoreUnavailable("a database in memory is lost with the daemon: name a file, as in sqlite:///sentinel.db")
+    _check_place(path)
+    _check_sound(path)
     engine = create_engine(url, connect_args={"timeout": BUSY_TIMEOUT_S})
     event.listen(engine, "connect", _set_up_sqlite)
-    try:
-        with engine.connect() as connection:
-            _check_sound(connection, path)
-    except DatabaseError as error:
-        raise StoreUnavailable(
-            f"{path} is no sound SQLite database ({error.orig}): nothing was changed; move it away and restore a copy"
-        ) from None
+    event.listen(engine, "begin", _begin)
     return engine
 
 
@@ -201,17 +198,31 @@ def _check_place(path: Path) -> None:
         )
 
 
-def _check_sound(connection: Connection, path: Path | None) -> None:
-    verdict = connection.exec_driver_sql("PRAGMA quick_check(1)").scalar_one()
+def _check_sound(path: Path) -> None:
+    """Looks through a connection that cannot write: even closing an ordinary one may change the file."""
+    if not path.exists() or path.stat().st_size == 0:
+        return
+    try:
+        with closing(sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True)) as connection:
+            (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+    except sqlite3.DatabaseError as error:
+        verdict = str(error)
     if verdict != "ok":
-        raise StoreUnavailable(f"{path} is corrupt ({verdict}): nothing was changed; move it away and restore a copy")
+        raise StoreUnavailable(
+            f"{path} is no sound SQLite database ({verdict}): nothing was changed; move it away and restore a copy"
+        )
 
 
 def _set_up_sqlite(connection: sqlite3.Connection, _record: object) -> None:
+    connection.isolation_level = None  # else the driver begins late: reads see no snapshot, and DDL no transaction
     cursor = connection.cursor()
     cursor.execute("PRAGMA journal_mode = WAL")
     cursor.execute("PRAGMA synchronous = FULL")
     cursor.close()
+
+
+def _begin(connection: Connection) -> None:
+    connection.exec_driver_sql("BEGIN")
 
 
 def _sqlite_path(url: URL) -> Path | None:

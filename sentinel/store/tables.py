@@ -178,3 +178,13 @@ rollups = Table(
     Column("last", Double),
     PrimaryKeyConstraint("run", "series", "level", "first_sequence"),
 )
+
+leases = Table(
+    "leases",
+    metadata,
+    Column("name", String(32), primary_key=True),
+    Column("holder", Text, nullable=False),
+    Column("token", BigInteger, nullable=False),
+    Column("expires_at", Double, nullable=False),
+)
+"""Who may write: see store/lease.py."""

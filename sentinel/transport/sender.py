@@ -120,7 +120,7 @@ class Sender:
             return None
         try:
             status, body = self._post(codec.dumps(self._message(batch)).encode())
-        except (OSError, http.client.HTTPException) as error:
+        except (OSError, http.client.HTTPException, ValueError) as error:  # ValueError: no such host or token can be
             self._failed(f"{type(error).__name__}: {error}")
             return None
         if status != 200:
@@ -142,13 +142,8 @@ class Sender:
             self._connection = None
 
     def _next_batch(self) -> Sequence[_Pending]:
-        """The oldest waiting observations whose numbers follow each other: a gap (dropped ones) begins a new batch."""
-        batch: list[_Pending] = []
-        for item in islice(self._pending, BATCH_LIMIT):
-            if batch and item.counter != batch[-1].counter + 1:
-                break
-            batch.append(item)
-        return batch
+        """The oldest waiting observations; only the very oldest are ever dropped, so their numbers follow each other."""
+        return list(islice(self._pending, BATCH_LIMIT))
 
     def _message(self, batch: Sequence[_Pending]) -> ObservationBatch:
         return ObservationBatch(
@@ -163,6 +158,16 @@ class Sender:
         )
 
     def _post(self, body: bytes) -> tuple[int, bytes]:
+        reused = self._connection is not None
+        try:
+            return self._ask(body)
+        except ConnectionError:
+            self.close()
+            if not reused:
+                raise
+            return self._ask(body)  # servers close a connection that was idle: that is no failure
+
+    def _ask(self, body: bytes) -> tuple[int, bytes]:
         if self._connection is None:
             kind = http.client.HTTPSConnection if self._https else http.client.HTTPConnection
             self._connection = kind(self._host, self._port, timeout=self._timeout_s)

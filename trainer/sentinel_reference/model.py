@@ -34,12 +34,12 @@ INIT_STD = 0.02
 
 
 def rope_tables(
-    context_length: int,
+    context_tokens: int,
     head_width: int,
 ) -> tuple[Tensor, Tensor]:  # each (T, D / 2)
     """Return cosine and sine of every position's rotation angles."""
     frequencies = ROPE_BASE ** (-torch.arange(0, head_width, 2).float() / head_width)
-    angles = torch.outer(torch.arange(context_length).float(), frequencies)
+    angles = torch.outer(torch.arange(context_tokens).float(), frequencies)
     return angles.cos(), angles.sin()
 
 
@@ -127,7 +127,7 @@ class LanguageModel(nn.Module):
         self.blocks = nn.ModuleList(Block(config) for _ in range(config.layers))
         self.to_logits = nn.Linear(config.width, config.vocabulary_size, bias=False)
         self.to_logits.weight = self.embedding.weight
-        cos, sin = rope_tables(config.context_length, config.width // config.heads)
+        cos, sin = rope_tables(config.context_tokens, config.width // config.heads)
         self.register_buffer("cos", cos, persistent=False)
         self.register_buffer("sin", sin, persistent=False)
         residual_std = INIT_STD / math.sqrt(2 * config.layers)

@@ -1,0 +1,83 @@
+"""Asks a daemon over its REST API."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from types import TracebackType
+from typing import Annotated, Any, Final
+
+import httpx
+import typer
+
+from sentinel.domain.errors import Conflict, NotAuthorized, NotFound, SentinelError
+
+DEFAULT_URL: Final = "http://127.0.0.1:8321"
+TIMEOUT_S: Final = 10.0
+
+Url = Annotated[str, typer.Option(envvar="SENTINEL_URL", help="The daemon's address.")]
+
+
+class Client:
+    """A connection to one daemon; every answer is checked, every failure says what to do.
+
+    Args:
+        url: the daemon's address.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._url = url.rstrip("/")
+        token_file = os.environ.get("SENTINEL_TOKEN_FILE")
+        headers = {"Authorization": f"Bearer {Path(token_file).read_text().strip()}"} if token_file else {}
+        self._http = httpx.Client(base_url=self._url, headers=headers, timeout=TIMEOUT_S, trust_env=False)
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._http.close()
+
+    def get(self, path: str, **query: Any) -> Any:
+        """The JSON at ``path``.
+
+        Raises:
+            NotFound: there is no such thing.
+            NotAuthorized: the daemon wants a token, or another one.
+            SentinelError: no daemon answers, or it could not.
+        """
+        given = {name: value for name, value in query.items() if value is not None}
+        try:
+            answer = self._http.get(path, params=given)
+        except httpx.HTTPError as error:
+            raise SentinelError(
+                f"no daemon answers at {self._url} ({error}): start one with `sentinel serve`, or name it with --url"
+            ) from None
+        if answer.is_success:
+            return answer.json()
+        raise _failure(answer)
+
+    def pages(self, path: str, key: str, **query: Any) -> list[Any]:
+        """All items of a list that comes in pages."""
+        items: list[Any] = []
+        cursor: str | None = None
+        while True:
+            page = self.get(path, cursor=cursor, **query)
+            items += page[key]
+            cursor = page.get("next_cursor")
+            if cursor is None:
+                return items
+
+
+def _failure(answer: httpx.Response) -> SentinelError:
+    try:
+        detail = str(answer.json().get("detail"))
+    except (ValueError, AttributeError):
+        detail = f"HTTP {answer.status_code}"
+    if answer.status_code == 404:
+        error = NotFound("page", str(answer.url.path))
+        error.args = (detail,)
+        return error
+    kinds: dict[int, type[SentinelError]] = {401: NotAuthorized, 403: NotAuthorized, 409: Conflict}
+    return kinds.get(answer.status_code, SentinelError)(detail)

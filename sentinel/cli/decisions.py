@@ -1,0 +1,48 @@
+"""Every decision of a run, doing nothing included."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from sentinel.cli.client import DEFAULT_URL, Client, Url
+from sentinel.cli.printing import AsJson, console, print_json
+
+
+def decisions(
+    run: str,
+    *,
+    would_have: Annotated[
+        bool, typer.Option("--would-have", help="Only what would have been done had the run not been in observe mode.")
+    ] = False,
+    url: Url = DEFAULT_URL,
+    as_json: AsJson = False,
+) -> None:
+    """Show a run's decisions with their reasons, in the order in which they were taken."""
+    with Client(url) as client:
+        taken = client.get(f"/v1/runs/{run}/decisions")["decisions"]
+    if would_have:
+        taken = [decision for decision in taken if decision["outcome"] == "would_have"]
+    if as_json:
+        print_json(taken)
+        return
+    if not taken:
+        console.print(
+            f"Run {run} was never in observe mode when there was something to do." if would_have else "No decisions."
+        )
+        return
+    table = Table("step", "incident", "after", "decision", "to step", "by", "reason", box=None, pad_edge=False)
+    for decision in taken:
+        target = decision.get("target_step")
+        table.add_row(
+            str(decision["step"]),
+            decision["incident"],
+            decision["change"],
+            f"{decision['rung']} ({decision['outcome']})",
+            "-" if target is None else str(target),
+            decision["rule"],
+            decision["reason"],
+        )
+    console.print(table)

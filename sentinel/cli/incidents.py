@@ -1,0 +1,78 @@
+"""Incidents: all of them, or one with its whole story."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final
+
+import typer
+from rich.table import Table
+
+from sentinel.cli.client import DEFAULT_URL, Client, Url
+from sentinel.cli.printing import AsJson, console, moment, print_json
+
+app = typer.Typer(help="List incidents, or show one with its decisions.", no_args_is_help=True)
+STATE_STYLES: Final = {"open": "red", "mitigating": "yellow", "escalated": "bold red", "resolved": "green"}
+
+
+@app.command("list")
+def list_incidents(
+    *,
+    run: Annotated[str | None, typer.Option(help="Only of this run.")] = None,
+    state: Annotated[
+        str | None, typer.Option(help="Only in this state: open, mitigating, escalated, resolved.")
+    ] = None,
+    url: Url = DEFAULT_URL,
+    as_json: AsJson = False,
+) -> None:
+    """List incidents, the newest first."""
+    with Client(url) as client:
+        incidents = client.pages("/v1/incidents", "incidents", run=run, state=state)
+    if as_json:
+        print_json(incidents)
+        return
+    if not incidents:
+        console.print("No incidents.")
+        return
+    table = Table("incident", "state", "symptom", "severity", "onset", "found", "lost steps", "when (UTC)", box=None)
+    for incident in incidents:
+        table.add_row(
+            incident["id"],
+            f"[{STATE_STYLES[incident['state']]}]{incident['state']}[/]",
+            incident["symptom"],
+            incident["severity"],
+            str(incident["onset_step"]),
+            str(incident["detected_step"]),
+            str(incident["lost_steps"]),
+            moment(incident["detected_at"]),
+        )
+    console.print(table)
+
+
+@app.command("show")
+def show_incident(incident: str, *, url: Url = DEFAULT_URL, as_json: AsJson = False) -> None:
+    """Show one incident: what was seen, what was decided and why, what became of it."""
+    with Client(url) as client:
+        found = client.get(f"/v1/incidents/{incident}")
+    if as_json:
+        print_json(found)
+        return
+    style = STATE_STYLES[found["state"]]
+    console.print(
+        f"[bold]{found['id']}[/]  [{style}]{found['state']}[/]  {', '.join(found['symptoms'])}  {found['severity']}"
+    )
+    console.print(f"began at step {found['onset_step']}, found at step {found['detected_step']}: {found['reason']}")
+    for decision in found["decisions"]:
+        _print_decision(decision)
+    for action in found["actions"]:
+        console.print(f"  action {action['executor']}: {action['state']} {action['reason']}".rstrip(), highlight=False)
+    console.print(f"cost: {found['lost_steps']} steps, {found['lost_s']:.1f} s", highlight=False)
+    if found.get("resolution"):
+        console.print(f"end: step {found['end_step']}, {found['resolution']}", highlight=False)
+
+
+def _print_decision(decision: dict[str, Any]) -> None:
+    head = f"  step {decision['step']}: {decision['change']} -> [bold]{decision['rung']}[/] ({decision['outcome']})"
+    console.print(head, highlight=False)
+    console.print(f"      {decision['reason']}", highlight=False)
+    for other in decision.get("passed_over", ()):
+        console.print(f"      not step {other['step']}: {other['why']}", style="dim", highlight=False)

@@ -1,0 +1,64 @@
+"""Folds a run's log again: does the same come out, or what would another policy have done?"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sentinel import settings
+from sentinel.cli.printing import AsJson, console, print_json
+from sentinel.domain.errors import InvalidInput
+from sentinel.engine.replay import Replay
+from sentinel.engine.replay import replay as fold_again
+from sentinel.policy.rules import parse_policy
+from sentinel.protocol.ids import RunId
+from sentinel.store.session import check_current, open_database
+
+
+def replay(
+    run: str,
+    *,
+    policy: Annotated[Path | None, typer.Option(help="Decide by this policy instead of the recorded ones.")] = None,
+    database_url: Annotated[str | None, typer.Option(help="Default: SENTINEL_DATABASE_URL.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Replay a run from its log and compare every decision; exit code 1 at the first that differs.
+
+    With --policy differences are what that policy would have changed, and no failure.
+    """
+    text = _policy_text(policy)
+    given = settings.load(database_url=database_url)
+    database = open_database(given.database_url)
+    check_current(database)
+    result = fold_again(database, RunId(run), policy=text)
+    failed = result.is_failure and policy is None
+    if as_json:
+        print_json(asdict(result) | {"same": result.difference is None})
+    else:
+        _print(result, failed=failed)
+    raise typer.Exit(1 if failed else 0)
+
+
+def _policy_text(path: Path | None) -> str | None:
+    if path is None:
+        return None
+    try:
+        text = path.read_text()
+    except OSError as error:
+        raise InvalidInput("--policy", f"{path} cannot be read: {error.strerror}") from None
+    parse_policy(text)
+    return text
+
+
+def _print(result: Replay, *, failed: bool) -> None:
+    console.print(f"{result.entries} entries and {result.decisions} decisions of {result.run}", highlight=False)
+    difference = result.difference
+    if difference is None:
+        console.print("[green]Every decision came out again.[/]")
+        return
+    console.print(f"[{'red' if failed else 'yellow'}]The first difference is at entry {difference.sequence}:[/]")
+    console.print(f"  recorded: {difference.stored}", highlight=False)
+    console.print(f"  replayed: {difference.replayed}", highlight=False)

@@ -1,0 +1,1 @@
+"""`sentinel demo`: a real daemon, a real trainer, real faults, and a verdict read from the REST API."""

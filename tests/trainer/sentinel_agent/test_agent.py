@@ -1,0 +1,187 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import pytest
+import torch
+
+from sentinel.protocol.observations import AttemptEnded, CommandResult, Heartbeat, StepReport
+from sentinel_agent.agent import Agent, Attempt
+from sentinel_agent.contents import non_finite
+from sentinel_agent.fail_open import Guard
+from sentinel_agent.keeper import Contents
+from sentinel_agent.settings import Settings
+from sentinel_agent.sidecar import capture
+from tests.fakes import FakeDaemon
+from tests.trainer.sentinel_agent.small_training import Orders, until
+
+ATTEMPT = Attempt(
+    step=0,
+    is_resumed=False,
+    max_steps=20,
+    world_size=1,
+    precision="32",
+    accumulate=1,
+    rollback_impossible="",
+    versions={},
+)
+
+
+class PlainLoop:
+    """A training loop without a framework: one weight that halves at every step."""
+
+    def __init__(self) -> None:
+        self.weight = torch.ones(1)
+        self.step = 0
+
+    def advance(self, agent: Agent) -> None:
+        """One step."""
+        agent.clock.batch_began(self.weight)
+        self.weight = self.weight / 2
+        self.step += 1
+        agent.clock.batch_ended(self.weight.sum())
+        agent.step_ended(self.step)
+
+    def save(self, path: Path) -> Contents:
+        """Writes a checkpoint."""
+        contents = {"state_dict": {"weight": self.weight}, "step": self.step}
+        torch.save(contents, path)
+        return Contents(non_finite(contents, {"weight"}), capture())
+
+    def load(self, path: Path) -> Mapping[str, Any]:
+        """Reads one."""
+        return torch.load(path)  # type: ignore[no-any-return]
+
+    def misfit(self, *_: Any) -> str:
+        """Everything fits."""
+        return ""
+
+    def restore(self, checkpoint: Mapping[str, Any], *, step: int, **_: Any) -> None:
+        """Sets weight and step back."""
+        self.weight, self.step = checkpoint["state_dict"]["weight"], step
+
+
+@pytest.fixture
+def make_agent(tmp_path: Path) -> Callable[[str], Agent]:
+    """Makes agents of a process without Lightning."""
+
+    def make(url: str) -> Agent:
+        settings = Settings(url=url, mode="act")
+        return Agent(settings, device=torch.device("cpu"), folder=tmp_path, guard=Guard(print), say=print)
+
+    return make
+
+
+def test_loop_without_a_framework_is_watched_and_set_back(make_agent: Callable[[str], Agent]) -> None:
+    """The agent needs no Lightning: a loop that calls it at its boundaries has reports, pins and rollbacks."""
+    loop = PlainLoop()
+    with FakeDaemon(Orders(at_step=5, to_step=2)) as daemon:
+        agent = make_agent(daemon.url)
+        agent.start()
+        agent.begin(ATTEMPT)
+        for _ in range(5):
+            loop.advance(agent)
+            agent.save_checkpoint(loop.save)
+        until(lambda: agent.commands)
+        assert agent.roll_back(loop)
+        assert (loop.step, loop.weight.item(), agent.step, agent.segment) == (2, 0.25, 2, 1)
+        loop.advance(agent)
+        agent.end("finished")
+        assert [(each.segment, each.step) for each in daemon.told(StepReport)] == [
+            *((0, step) for step in range(1, 6)),
+            (1, 3),
+        ]
+        (result,) = daemon.told(CommandResult)
+        assert (result.outcome, result.from_step, result.step) == ("succeeded", 5, 2)
+        assert result.duration_s is not None
+        assert agent.tally().rollbacks == 1
+
+
+def test_quiet_agent_gives_a_sign_of_life(make_agent: Callable[[str], Agent]) -> None:
+    """When no step ends for some seconds the daemon hears that the agent lives, and where it stands."""
+    loop = PlainLoop()
+    with FakeDaemon() as daemon:
+        agent = make_agent(daemon.url)
+        agent.start()
+        agent.begin(ATTEMPT)
+        loop.advance(agent)
+        assert daemon.wait_for(lambda each: bool(each.told(Heartbeat)))
+        agent.end("finished")
+        assert daemon.told(Heartbeat)[0].step == 1
+
+
+def test_daemon_that_comes_late_hears_everything(
+    make_agent: Callable[[str], Agent], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What happened while the daemon was out of order is told when it is mended, once each; and that it is mended."""
+    loop = PlainLoop()
+    with FakeDaemon(behaviour="error") as daemon:
+        agent = make_agent(daemon.url)
+        agent.start()
+        agent.begin(ATTEMPT)
+        for _ in range(5):
+            loop.advance(agent)
+        until(lambda: agent.courier.sender is not None and agent.courier.sender.pending >= 6)
+        daemon.behaviour = "answers"
+        assert daemon.wait_for(lambda each: len(each.told(StepReport)) == 5)
+        agent.end("interrupted", "Ctrl-C")
+        (end,) = daemon.told(AttemptEnded)
+    assert (end.outcome, end.step, end.reason) == ("interrupted", 5, "Ctrl-C")
+    assert capsys.readouterr().out.splitlines() == ["the daemon answers"]
+
+
+def test_loss_of_the_daemon_is_said_once(
+    make_agent: Callable[[str], Agent], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A daemon that fails in mid-run is one line, however often it is tried again."""
+    loop = PlainLoop()
+    with FakeDaemon() as daemon:
+        agent = make_agent(daemon.url)
+        agent.start()
+        agent.begin(ATTEMPT)
+        daemon.behaviour = "error"
+        loop.advance(agent)
+        answered = len(daemon.batches)
+        until(lambda: daemon.requests_total >= answered + 2)
+        agent.end("finished")
+    (line,) = capsys.readouterr().out.splitlines()
+    assert line.startswith("the daemon is lost (HTTP 500: ")
+
+
+def test_end_does_not_wait_for_a_daemon_that_hangs(make_agent: Callable[[str], Agent]) -> None:
+    """With a daemon that takes its time the end of the training is bounded; what is left counts as not delivered."""
+    loop = PlainLoop()
+    with FakeDaemon(behaviour="slow", delay_s=60.0) as daemon:
+        agent = make_agent(daemon.url)
+        agent.start()
+        agent.begin(ATTEMPT)
+        loop.advance(agent)
+        began = perf_counter()
+        agent.end("finished")
+        assert perf_counter() - began < 10.0
+        assert agent.tally().lost >= 1
+
+
+def test_next_attempt_of_a_named_run_reports_what_is_pinned(make_agent: Callable[[str], Agent], tmp_path: Path) -> None:
+    """A resume at a step gets the pins up to that step back; those beyond it belong to a branch that is left."""
+    loop = PlainLoop()
+    with FakeDaemon() as daemon:
+        first = make_agent(daemon.url)
+        first.start()
+        first.begin(ATTEMPT)
+        for _ in range(4):
+            loop.advance(first)
+            first.save_checkpoint(loop.save)
+        first.end("failed")
+        second = make_agent(daemon.url)
+        second.start()
+        second.begin(replace(ATTEMPT, step=2, is_resumed=True))
+        second.end("finished")
+        again = [each for batch in daemon.batches if batch.attempt == second.attempt for each in batch.observations]
+    assert second.run == first.run
+    assert [each.step for each in again[1:-1]] == [1, 2]
+    assert len(list(tmp_path.glob("*/pins/*.ckpt"))) == 4

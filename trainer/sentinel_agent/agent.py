@@ -1,0 +1,285 @@
+"""The agent of one attempt, for any training loop: reads its steps, keeps its checkpoints, carries out commands.
+
+The loop calls it at the boundaries it knows; nothing here knows which framework that is. Everything is called by the
+training's thread but ``_on_reply``.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter, time
+from typing import Final, Literal
+
+import torch
+
+from sentinel.protocol.commands import Reply, RollBack
+from sentinel.protocol.ids import CommandId, IncidentId, RunId, SenderId
+from sentinel.protocol.observations import AttemptEnded, AttemptStarted, CommandResult
+from sentinel.transport.sender import Sender
+from sentinel_agent import identity, rollback
+from sentinel_agent.checkpoints import CheckpointStore
+from sentinel_agent.courier import Courier
+from sentinel_agent.fail_open import Guard, HalfRestored
+from sentinel_agent.gpu import GpuReader
+from sentinel_agent.keeper import CheckpointKeeper, Contents
+from sentinel_agent.readings import StepClock
+from sentinel_agent.settings import Settings
+from sentinel_agent.text import plain
+
+FIRST_ANSWER_S: Final = 0.5
+"""The longest a start waits to be able to say whether a daemon answers."""
+DRIVER_S: Final = 0.1
+"""Likewise for the GPU's driver, which was asked when the trainer was set up."""
+LAST_DELIVERY_S: Final = 2.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """What the loop knows when its training starts."""
+
+    step: int
+    is_resumed: bool
+    max_steps: int | None
+    world_size: int
+    precision: str
+    accumulate: int
+    rollback_impossible: str
+    """Why this loop cannot be rolled back; empty if it can."""
+    versions: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tally:
+    """What was done, and what it holds on disk."""
+
+    steps: int
+    incidents: int
+    rollbacks: int
+    lost: int
+    """Reports that no daemon has."""
+    pinned: int
+    held_bytes: int
+    """Disk that only the pins hold."""
+
+
+class Agent:
+    """Watches one attempt.
+
+    Args:
+        settings: how to behave.
+        device: where the training computes.
+        folder: where the run's name and pins are kept.
+        guard: takes the agent's own errors.
+        say: prints a line for the person at the terminal, and never raises.
+    """
+
+    def __init__(
+        self, settings: Settings, *, device: torch.device, folder: Path, guard: Guard, say: Callable[[str], None]
+    ) -> None:
+        self.settings = settings
+        self.clock = StepClock(device)
+        self.attempt = identity.new_attempt()
+        self.run = RunId("")
+        self.step = 0
+        self.segment = 0
+        self.commands: deque[RollBack] = deque()
+        """Rollbacks to be carried out at the next boundary."""
+        self.courier = Courier(device, guard=guard, on_reply=self._on_reply, say=say)
+        self.gpu = GpuReader(device, self.courier.inbox.append)
+        self.keeper: CheckpointKeeper | None = None
+        self._folder = folder
+        self._say = say
+        self._impossible = ""
+        self._steps = 0
+        self._incidents: set[IncidentId] = set()
+        self._taken: dict[CommandId, RollBack] = {}
+        self._answers: dict[CommandId, CommandResult] = {}
+        self._process = os.getpid()
+
+    def start(self) -> None:
+        """Starts the agent's threads: to be called before the loaders fork their workers."""
+        self.courier.start()
+        self.gpu.start()
+
+    def begin(self, attempt: Attempt) -> None:
+        """The training starts; waits up to ``FIRST_ANSWER_S`` for the daemon's first answer."""
+        kept = identity.kept_run(self._folder) if attempt.is_resumed else None
+        self.run = self.settings.run or kept or identity.new_run()
+        self.step, self._impossible = attempt.step, attempt.rollback_impossible
+        try:
+            identity.keep_run(self._folder, self.run)
+        except OSError as error:
+            self._say(f"the run's name cannot be kept, a resume will not find it: {error}; set SENTINEL_RUN={self.run}")
+        self.courier.begin(
+            Sender(
+                self.settings.url,
+                run=self.run,
+                attempt=self.attempt,
+                sender=SenderId("rank-0"),
+                token=self.settings.token,
+            ),
+            self._started(attempt),
+        )
+        self.keeper = CheckpointKeeper(
+            CheckpointStore(self._folder / self.run / "pins"),
+            post=self.courier.inbox.append,
+            offer=self.courier.offer,
+            say=self._say,
+        )
+        try:
+            self.keeper.found_again(attempt.step)
+        except OSError as error:
+            self._say(f"the checkpoints of earlier attempts cannot be read: {error}")
+        self.courier.first_answer.wait(FIRST_ANSWER_S)
+        self.gpu.first_answer.wait(DRIVER_S)
+
+    def step_ended(self, step: int) -> None:
+        """The optimizer has made its step number ``step``."""
+        self.courier.inbox.append(self.clock.step_ended(step, self.segment))
+        self.step = step
+        self._steps += 1
+
+    def checkpoint_saved(self, path: Path, contents: Contents) -> None:
+        """The user's script has saved a checkpoint of the state after the newest step."""
+        if self.keeper is not None:
+            self.keeper.saved(path, step=self.step, segment=self.segment, contents=contents)
+
+    def save_checkpoint(self, save: Callable[[Path], Contents]) -> None:
+        """Has the loop save a checkpoint of the agent's own."""
+        if self.keeper is None or self.keeper.store.has(self.step, self.segment):
+            return
+        checkpoint = self.keeper.store.new(self.step, self.segment)
+        self.keeper.take(checkpoint, save(self.keeper.store.path(checkpoint)))
+
+    def roll_back(self, loop: rollback.TrainingLoop) -> bool:
+        """Carries out the oldest of ``commands``, or answers why not; returns whether the loop was set back.
+
+        To be called between two optimizer steps.
+
+        Raises:
+            HalfRestored: the state is neither the old nor the new one, and training must end.
+        """
+        if self.keeper is None:
+            return False
+        command = self.commands.popleft()
+        began = perf_counter()
+        try:
+            self._check(command)
+            prepared = rollback.prepare(command, self.keeper.store, loop)
+        except rollback.CannotRollBack as no:
+            if no.broken is not None:
+                self.keeper.condemn(no.broken, no.reason)
+            self._say(f"no rollback to step {command.step}: {no.reason}")
+            self.courier.inbox.append(self._answer(command, no.outcome, no.reason))
+            return False
+        try:
+            rollback.apply(command, prepared, loop)
+        except HalfRestored as error:
+            self.courier.inbox.append(self._answer(command, "failed", str(error)))
+            raise
+        self.clock.restart()
+        from_step, self.step = self.step, command.step
+        self.segment += 1
+        duration_s = perf_counter() - began
+        done = self._answer(command, "succeeded", "", from_step=from_step, duration_s=duration_s)
+        self.courier.inbox.append(done)
+        self._say(
+            f"rolled back from step {from_step} to step {command.step} in {duration_s * 1e3:.0f} ms, "
+            f"the data goes on: {command.reason or command.incident}"
+        )
+        return True
+
+    def end(self, outcome: Literal["finished", "failed", "interrupted"], reason: str = "") -> None:
+        """The training is over. Delivers what it can in ``LAST_DELIVERY_S``, at once where no daemon answers."""
+        if os.getpid() != self._process:
+            return
+        self.gpu.stop()
+        last = AttemptEnded(at=time(), outcome=outcome, step=self.step, segment=self.segment, reason=plain(reason))
+        self.courier.close(last, timeout_s=LAST_DELIVERY_S)
+
+    def tally(self) -> Tally:
+        """The sum of the attempt, once it has ended."""
+        sender, store = self.courier.sender, None if self.keeper is None else self.keeper.store
+        return Tally(
+            steps=self._steps,
+            incidents=len(self._incidents),
+            rollbacks=self.segment,
+            lost=0 if sender is None else sender.dropped_total + sender.pending,
+            pinned=0 if store is None else sum(not each.elsewhere for each in store.checkpoints),
+            held_bytes=0 if store is None else store.held_bytes(),
+        )
+
+    def _started(self, attempt: Attempt) -> AttemptStarted:
+        reason = attempt.rollback_impossible or "weights, optimizer and schedulers go back in place, the data goes on"
+        return AttemptStarted(
+            at=time(),
+            mode=self.settings.mode,
+            step=attempt.step,
+            max_steps=attempt.max_steps,
+            world_size=attempt.world_size,
+            precision=attempt.precision,
+            accumulate=attempt.accumulate,
+            rollback="none" if attempt.rollback_impossible else "forward",
+            rollback_reason=reason,
+            host=os.uname().nodename,
+            process_id=os.getpid(),
+            job_id=os.environ.get("SLURM_JOB_ID"),
+            versions=attempt.versions,
+        )
+
+    def _on_reply(self, reply: Reply) -> None:
+        """Takes the daemon's word, in the agent's thread."""
+        for notice in reply.notices:
+            self._incidents.add(notice.incident)
+            self._say(f"{notice.text} {notice.link}".rstrip())
+        for command in reply.commands:
+            self._take(command)
+        if self.keeper is not None:
+            in_use = {each.checkpoint for each in self._taken.values() if each.id not in self._answers}
+            self.keeper.release(set(reply.releasable) - in_use)
+
+    def _take(self, command: RollBack) -> None:
+        """Leaves a command for the next boundary. One that was answered is answered again and not done again."""
+        if command.id in self._answers:
+            self.courier.offer(self._answers[command.id])
+            return
+        if command.id in self._taken:
+            return
+        self._taken[command.id] = command
+        try:
+            self._check(command)
+        except rollback.CannotRollBack as no:
+            self.courier.offer(self._answer(command, no.outcome, no.reason))
+            return
+        self.commands.append(command)
+
+    def _check(self, command: RollBack) -> None:
+        standing = rollback.Standing(self.settings.mode, self._impossible, self.segment, self.step)
+        rollback.check(command, standing)
+
+    def _answer(
+        self,
+        command: RollBack,
+        outcome: Literal["succeeded", "failed", "refused", "expired"],
+        reason: str,
+        *,
+        from_step: int | None = None,
+        duration_s: float | None = None,
+    ) -> CommandResult:
+        result = CommandResult(
+            at=time(),
+            command=command.id,
+            outcome=outcome,
+            step=self.step,
+            segment=self.segment,
+            checkpoint=command.checkpoint,
+            from_step=from_step,
+            duration_s=duration_s,
+            reason=plain(reason),
+        )
+        self._answers[command.id] = result
+        return result

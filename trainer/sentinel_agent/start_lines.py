@@ -1,0 +1,138 @@
+"""What the agent prints: five lines at the start, one at the end."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import suppress
+from dataclasses import dataclass
+
+from sentinel.protocol.observations import Mode
+from sentinel.transport.sender import PENDING_LIMIT
+from sentinel_agent.agent import Tally
+from sentinel_agent.trainer_facts import Saving
+
+_MODES: dict[Mode, str] = {
+    "observe": "incidents are told, nothing is done to the training",
+    "act": "what the daemon orders is done",
+    "off": "nothing happens",
+}
+
+
+def say(line: str) -> None:
+    """Prints a line of ours on standard error, where progress bars are: over the bar, which is drawn again below.
+
+    A terminal that is gone is no error.
+    """
+    with suppress(OSError, ValueError, AttributeError):
+        clear = "\r\033[K" if sys.stderr.isatty() else ""
+        sys.stderr.write(f"{clear}sentinel: {line}\n")
+        sys.stderr.flush()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """What is known when the training starts."""
+
+    run: str
+    attempt: str
+    mode: Mode
+    step: int
+    url: str
+    answers: bool
+    """Whether a daemon has answered."""
+    problem: str | None
+    """Why none has; None when it is not known yet."""
+    saving: Saving
+    checkpoint_every: int | None
+    pins: str
+    """The folder of the pins."""
+    found: int
+    """Checkpoints of earlier attempts that can be gone back to."""
+    rollback_impossible: str
+    loaders_resumable: bool
+    is_cuda: bool
+    norm: str
+    """How the gradient norm is read; empty if it is not."""
+    gpu_problem: str | None
+
+
+def start_lines(start: Start) -> tuple[str, str, str, str, str]:
+    """Who this is; the daemon; the checkpoints; the rollback; the readings."""
+    return (_who(start), _daemon(start), _checkpoints(start), _rollback(start), _readings(start))
+
+
+def end_line(tally: Tally) -> str:
+    """What was done, and what it holds on disk."""
+    return (
+        f"{_count(tally.steps, 'step')} seen, {_count(tally.incidents, 'incident')}, "
+        f"{_count(tally.rollbacks, 'rollback')}, {_count(tally.lost, 'report')} not delivered; "
+        f"{_count(tally.pinned, 'checkpoint')} pinned, which hold {tally.held_bytes / 1e6:.1f} MB of disk by themselves"
+    )
+
+
+def _who(start: Start) -> str:
+    since = f"resumed at step {start.step}" if start.step else "from the start"
+    return f"run {start.run}, attempt {start.attempt}, {since}, mode {start.mode}: {_MODES[start.mode]}"
+
+
+def _daemon(start: Start) -> str:
+    if start.answers:
+        return f"the daemon at {start.url} answers"
+    return (
+        f"no daemon takes reports at {start.url} ({start.problem or 'no answer yet'}): telemetry is kept in memory, "
+        f"up to {PENDING_LIMIT} reports, and lost at exit; start a daemon with `sentinel serve`"
+    )
+
+
+def _checkpoints(start: Start) -> str:
+    saving, parts = start.saving, list(start.saving.every)
+    if start.checkpoint_every:
+        parts.insert(0, f"the agent saves every {start.checkpoint_every} steps")
+    if start.found:
+        parts.append(f"{_count(start.found, 'checkpoint')} of earlier attempts can be gone back to")
+    text = f"checkpoints: {'; '.join(parts) if parts else _nothing_saved(saving)}; pinned under {start.pins}"
+    if start.checkpoint_every or not saving.waits_for_epoch:
+        return text
+    first = f"step {start.step + saving.epoch_steps}" if saving.epoch_steps else "the end of the first epoch"
+    until = f"; nothing to go back to before {first}" if parts and not start.found else ""
+    return f"{text}{until}: SentinelCallback(checkpoint_every=N) saves every N steps"
+
+
+def _nothing_saved(saving: Saving) -> str:
+    if saving.weights_only:
+        return "the script saves weights alone, and a rollback needs the optimizer's state too"
+    return "the script saves none, so there is nothing to go back to"
+
+
+def _rollback(start: Start) -> str:
+    if start.rollback_impossible:
+        return f"rollback: none, {start.rollback_impossible}"
+    data = "loaders resume" if start.loaders_resumable else "a plain DataLoader cannot be set back"
+    only = "" if start.mode == "act" else '; mode="act" allows it, until then it is only proposed'
+    return (
+        f"rollback: forward, in place: weights, optimizer, schedulers and step go back, the data goes on ({data}){only}"
+    )
+
+
+def _readings(start: Start) -> str:
+    reads = ["loss", "learning rate", "phase times", "samples", "peak memory"]
+    cannot = []
+    if start.norm:
+        reads.insert(1, f"gradient norm ({start.norm})")
+    else:
+        cannot.append("gradient norm (no gradients at hand)")
+    if start.is_cuda:
+        cannot.append("batch fingerprints (they are on the GPU)")
+        reads[reads.index("phase times")] = "phase times (of the host, which runs ahead of the GPU)"
+    else:
+        reads.append("batch fingerprints")
+    if start.gpu_problem is None:
+        reads.append("GPU utilization, memory, power and temperature")
+    else:
+        cannot.append(f"GPU ({start.gpu_problem})")
+    reads.append("tokens where batches are token ids")
+    return f"reads {', '.join(reads)}" + (f"; cannot read {', '.join(cannot)}" if cannot else "")
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"

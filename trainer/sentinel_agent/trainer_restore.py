@@ -1,0 +1,110 @@
+"""A Lightning trainer set back in place, between two optimizer steps, while its data goes on.
+
+What belongs to the model's state goes back: weights, precision plugin, optimizers, schedulers, callbacks, step. What
+belongs to the data or to the clock stays: epoch and batch counters, loaders, datamodule, timers; so do the callbacks
+that save checkpoints, whose files are all still there. Lightning itself is not imported: the trainer is at hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from copy import deepcopy
+from pathlib import Path
+from typing import Any, Final
+
+import torch
+
+STAYING: Final = frozenset({"Checkpoint", "Timer"})
+"""Callbacks, by the name of their class or a base, that a rollback leaves alone."""
+_SCALED: Final = ("lr", "initial_lr", "max_lr")
+
+
+class LightningLoop:
+    """One trainer, as a ``TrainingLoop``."""
+
+    def __init__(self, trainer: Any) -> None:
+        self._trainer = trainer
+
+    def load(self, path: Path) -> Mapping[str, Any]:
+        """Reads a checkpoint into host memory. Its digest has proven that this run wrote it: it may hold any object."""
+        contents: Mapping[str, Any] = torch.load(path, map_location="cpu", weights_only=False)
+        return contents
+
+    def misfit(self, checkpoint: Mapping[str, Any]) -> str:
+        """Why the checkpoint cannot be restored into this trainer; empty if it can."""
+        trainer = self._trainer
+        module = trainer.lightning_module
+        for key in ("state_dict", "optimizer_states", "lr_schedulers", "global_step", "loops"):
+            if key not in checkpoint:
+                return f"it has no {key}"
+        saved, current = checkpoint["state_dict"], module.state_dict()
+        if module.strict_loading and saved.keys() != current.keys():
+            return f"the model has other entries: {', '.join(sorted(saved.keys() ^ current.keys())[:3])}"
+        for name in saved.keys() & current.keys():
+            if getattr(saved[name], "shape", None) != getattr(current[name], "shape", None):
+                return f"{name} has another shape"
+        groups = [[len(group["params"]) for group in state["param_groups"]] for state in checkpoint["optimizer_states"]]
+        if groups != [[len(group["params"]) for group in each.param_groups] for each in trainer.optimizers]:
+            return "the optimizers have other parameters"
+        if len(checkpoint["lr_schedulers"]) != len(trainer.lr_scheduler_configs):
+            return "there are more or fewer learning rate schedulers"
+        return ""
+
+    def restore(self, checkpoint: Mapping[str, Any], *, step: int, lr_scale: float) -> None:
+        """Sets the trainer back to the checkpoint's state and to ``step``; learning rates are multiplied."""
+        trainer = self._trainer
+        connector = trainer._checkpoint_connector
+        connector._loaded_checkpoint = checkpoint
+        try:
+            connector.restore_model()
+            self._restore_callbacks(checkpoint)
+            connector.restore_precision_plugin_state()
+            connector.restore_optimizers_and_schedulers()
+        finally:
+            connector._loaded_checkpoint = {}
+        self._restore_counts(step)
+        for optimizer in trainer.optimizers:
+            optimizer.zero_grad()
+        if lr_scale != 1.0:
+            _scale_learning_rates(trainer, lr_scale)
+
+    def _restore_callbacks(self, checkpoint: Mapping[str, Any]) -> None:
+        trainer = self._trainer
+        states = checkpoint.get("callbacks") or {}
+        for callback in trainer.callbacks:
+            if is_a(callback, STAYING):
+                # A step that comes again is to be saved again.
+                if hasattr(callback, "_last_global_step_saved"):
+                    callback._last_global_step_saved = 0
+                continue
+            callback.on_load_checkpoint(trainer, trainer.lightning_module, checkpoint)
+            if state := states.get(callback.state_key):
+                callback.load_state_dict(deepcopy(state))
+
+    def _restore_counts(self, step: int) -> None:
+        """Sets the step and the loggers' count back. Means over the epoch begin anew, without what is undone."""
+        epoch_loop = self._trainer.fit_loop.epoch_loop
+        given_up = self._trainer.global_step - step
+        total = epoch_loop.automatic_optimization.optim_progress.optimizer.step.total
+        total.ready = total.completed = step
+        epoch_loop._batches_that_stepped -= given_up
+        epoch_loop._results.reset()
+
+
+def is_a(thing: object, names: frozenset[str]) -> bool:
+    """Whether the thing's class or one of its bases has one of ``names``, in whichever package Lightning is."""
+    return any(each.__name__ in names for each in type(thing).__mro__)
+
+
+def _scale_learning_rates(trainer: Any, scale: float) -> None:
+    for optimizer in trainer.optimizers:
+        for group in optimizer.param_groups:
+            for key in _SCALED:
+                if key in group:
+                    group[key] = group[key] * scale
+    schedulers = [config.scheduler for config in trainer.lr_scheduler_configs]
+    while schedulers:
+        scheduler = schedulers.pop()
+        schedulers += getattr(scheduler, "_schedulers", [])  # of ChainedScheduler and SequentialLR
+        if hasattr(scheduler, "base_lrs"):
+            scheduler.base_lrs = [rate * scale for rate in scheduler.base_lrs]
