@@ -201,7 +201,7 @@ class Divergence(Detector[DivergenceState]):
         return f"{value if self.state.linear else math.exp(value):.4g}"
 
     def _far(self, height: float) -> str:
-        return f"{height:.3g}" if self.state.linear else f"{100 * math.expm1(height):.3g} %"
+        return f"{height:.3g}" if self.state.linear else f"{100 * math.expm1(min(height, 99.0)):.3g} %"
 
     def _finding(self, rise: Episode, step: int, *, phase: Phase, severity: Severity, reason: str) -> Finding:
         return Finding(

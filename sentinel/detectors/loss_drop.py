@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar, Final
 
 from sentinel.detectors.base import Detector
@@ -13,7 +13,8 @@ from sentinel.domain.findings import Finding, Phase, Severity
 from sentinel.domain.log_entry import LogEntry
 from sentinel.protocol.observations import AttemptStarted, CommandResult, StepReport
 
-RECENT: Final = 32
+RECENT: Final = 9
+"""Values whose median follows a descent, so that learning that sets in is no drop."""
 RESIDUALS: Final = 128
 WARM_UP: Final = 64
 DRIFT_Z: Final = 3.0
@@ -23,6 +24,8 @@ MOST_Z: Final = 8.0
 """So that one easy batch is no drop, however easy."""
 ROWS: Final = 3
 SETTLED_ROWS: Final = 32
+LOW_ROWS: Final = 32
+"""A little low for so long, and it is the level."""
 RESUME_ROWS: Final = 256
 SMALLEST_SPREAD_RATIO: Final = 0.002
 
@@ -36,8 +39,9 @@ class LossDropState:
     excess: float = 0.0
     low: list[float] = field(default_factory=list)
     low_since: int = 0
+    newest_step: int = 0
     resumed_rows: int = RESUME_ROWS
-    """Rows since the run was resumed or set back."""
+    """Rows since the run was resumed."""
     told_onset: int | None = None
     told_rows: int = 0
 
@@ -50,14 +54,14 @@ class LossDrop(Detector[LossDropState]):
 
     Fires when:
         three or more losses lie so far below the curve's course that what exceeds 3 robust deviations adds up to 12.
-        A note as a rule; a warning within 256 rows of a resume or rollback, where it says that the data iterator
-        was not restored and the model sees samples again.
+        A note as a rule; a warning within 256 rows of a resume that goes on where the run was, for then the data
+        iterator was not restored and the model sees samples again.
 
     Stays quiet when:
         fewer than 64 losses are known; the loss falls as it has fallen; one batch is easy.
 
     Memory:
-        32 losses, two lists of 128 residuals, up to 32 losses while it is low.
+        9 losses, two lists of 128 residuals, up to 32 losses while it is low.
 
     Source:
         None of seven public rules sees a data repeat of 0.3 nats (measured by ``make bench``). Median and MAD as in
@@ -81,22 +85,25 @@ class LossDrop(Detector[LossDropState]):
         self.state = LossDropState()
 
     def observe(self, entry: LogEntry) -> Sequence[Finding]:
-        """Judges step reports; after a resume or a rollback a drop says more."""
+        """Judges step reports; after a resume a drop says more, and after going back there is nothing to compare with."""
         observation = entry.observation
         if isinstance(observation, StepReport):
             if observation.loss is None or not math.isfinite(observation.loss):
                 return ()
             return self._judge(observation.step, observation.loss)
-        set_back = isinstance(observation, CommandResult) and observation.outcome == "succeeded"
-        if set_back or (isinstance(observation, AttemptStarted) and self.state.recent):
-            self.state.resumed_rows = 0
-            self.state.told_onset = None
-            self._calm()
+        if isinstance(observation, CommandResult) and observation.outcome == "succeeded":
+            self.state = LossDropState()
+        elif isinstance(observation, AttemptStarted):
+            if not 0 < self.state.newest_step <= observation.step:
+                self.state = LossDropState()
+                return ()
+            self.state = replace(self.state, low=[], excess=0.0, told_onset=None, resumed_rows=0)
         return ()
 
     def _judge(self, step: int, loss: float) -> Sequence[Finding]:
         state = self.state
         state.resumed_rows += 1
+        state.newest_step = step
         if len(state.residuals) < WARM_UP:
             self._learn(loss)
             return ()
@@ -117,8 +124,8 @@ class LossDrop(Detector[LossDropState]):
         return self._tell(step, loss, level=level, z=z)
 
     def _release(self) -> Sequence[Finding]:
-        """A loss that is a little low for long is the level."""
-        if len(self.state.low) >= RECENT:
+        """Rows that are a little low for long are the level."""
+        if len(self.state.low) >= LOW_ROWS:
             for value in self.state.low:
                 self._learn(value)
             self._calm()

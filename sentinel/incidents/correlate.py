@@ -8,9 +8,12 @@ from typing import Final
 from sentinel.domain.findings import Finding
 from sentinel.domain.incidents import Incident
 
-REOPEN_STEPS: Final = 16
-"""The same symptom this soon after an end is the same fault flickering. Further apart they are two: in recorded runs of
-a 20B model a spike with a cause of its own followed 38 steps after another."""
+FLICKER_STEPS: Final = 16
+"""The same symptom this soon after it passed by itself is the same fault flickering. Further apart they are two: in
+recorded runs of a 20B model a spike with a cause of its own followed 38 steps after another."""
+REOPEN_STEPS: Final = 100
+"""The same symptom this soon after anything worse is the same fault coming back. PaLM's operators restarted about 100 steps
+before a spike: within that distance its cause is taken to be still there."""
 JOIN_STEPS: Final = 16
 """What begins this soon after an incident was seen is taken for its consequence. BLOOM-176B's gradient norm left its
 usual range 4 steps before its loss spiked."""
@@ -33,8 +36,9 @@ def incident_of(finding: Finding, incidents: Iterable[Incident]) -> Incident | N
         ended = incident.end_step
         if ended is None or finding.step < ended:
             continue
-        flickers = finding.symptom in incident.symptoms and finding.step - ended <= REOPEN_STEPS
-        if flickers or finding.onset_step <= ended:
+        within = FLICKER_STEPS if incident.verdict == "benign" else REOPEN_STEPS
+        returns = finding.symptom in incident.symptoms and finding.step - ended <= within
+        if returns or finding.onset_step <= ended:
             return incident
     return None
 
