@@ -19,8 +19,9 @@ svg { width: 100%; height: auto } svg text { font-size: 11px; fill: var(--dim) }
 .curve { stroke: var(--line); fill: var(--line); stroke-width: 1 }
 .span { fill: var(--warn); opacity: .25 } .span.critical, .span.malignant { fill: var(--bad) }
 .act { stroke: var(--bad); stroke-width: 1.5 } .nan { fill: var(--bad) }
-table { border-collapse: collapse; width: 100%; font-size: .85rem } td, th { text-align: left; padding: .2rem .6rem .2rem 0;
-  vertical-align: top; border-top: 1px solid #8884 } .number { text-align: right; font-variant-numeric: tabular-nums }
+table { border-collapse: collapse; width: 100%; font-size: .85rem }
+td, th { text-align: left; padding: .2rem .6rem .2rem 0; vertical-align: top; border-top: 1px solid #8884 }
+.number { text-align: right; font-variant-numeric: tabular-nums }
 .dim { color: var(--dim) } .rollback, .escalate { color: var(--bad); font-weight: 600 }
 """
 

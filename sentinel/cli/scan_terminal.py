@@ -69,7 +69,7 @@ def _marks(curve: Sequence[Bucket], result: Scan) -> str:
         elif any(step in inside for step in detected):
             signs.append("[yellow]▲[/]")
         else:
-            signs.append("[red]×[/]" if bucket.nonfinite else " ")
+            signs.append("[red]N[/]" if bucket.nonfinite else " ")
     return "".join(signs)
 
 

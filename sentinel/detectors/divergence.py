@@ -27,7 +27,8 @@ FALLEN_Z: Final = 5.0
 NEAR_Z: Final = 2.0
 RISE_ROWS: Final = 16
 WORTH_RATIO: Final = 0.04
-"""A rise of less than 4 % is told and not acted on: 0.1 nats of 2.5, the smallest spike that arXiv 2608.30320 counts."""
+"""A rise of less than 4 % is told and not acted on: 0.1 nats of 2.5, the smallest spike that arXiv:2608.30320
+counts."""
 WANDERS: Final = 16
 WANDER_TIMES: Final = 1.5
 

@@ -13,7 +13,7 @@ from sentinel.domain.findings import Finding, Phase, Severity
 from sentinel.domain.log_entry import LogEntry
 from sentinel.protocol.observations import AttemptStarted, CommandResult, StepReport
 
-RECENT: Final = 9
+RECENT: Final = 13
 """Values whose median follows a descent, so that learning that sets in is no drop."""
 RESIDUALS: Final = 128
 WARM_UP: Final = 64
@@ -37,7 +37,8 @@ class LossDropState:
     recent: list[float] = field(default_factory=list)
     residuals: RollingWindow = field(default_factory=lambda: RollingWindow(RESIDUALS))
     excess: float = 0.0
-    low: list[float] = field(default_factory=list)
+    waiting: list[float] = field(default_factory=list)
+    """Residuals of rows that are low and may be a drop's first."""
     low_since: int = 0
     newest_step: int = 0
     resumed_rows: int = RESUME_ROWS
@@ -61,7 +62,7 @@ class LossDrop(Detector[LossDropState]):
         fewer than 64 losses are known; the loss falls as it has fallen; one batch is easy.
 
     Memory:
-        9 losses, two lists of 128 residuals, up to 32 losses while it is low.
+        13 losses, two lists of 128 residuals, up to 33 while it is low.
 
     Source:
         None of seven public rules sees a data repeat of 0.3 nats (measured by ``make bench``). Median and MAD as in
@@ -85,7 +86,7 @@ class LossDrop(Detector[LossDropState]):
         self.state = LossDropState()
 
     def observe(self, entry: LogEntry) -> Sequence[Finding]:
-        """Judges step reports; after a resume a drop says more, and after going back there is nothing to compare with."""
+        """Judges step reports; after a resume a drop says more, after going back there is nothing to compare with."""
         observation = entry.observation
         if isinstance(observation, StepReport):
             if observation.loss is None or not math.isfinite(observation.loss):
@@ -97,53 +98,47 @@ class LossDrop(Detector[LossDropState]):
             if not 0 < self.state.newest_step <= observation.step:
                 self.state = LossDropState()
                 return ()
-            self.state = replace(self.state, low=[], excess=0.0, told_onset=None, resumed_rows=0)
+            self.state = replace(self.state, waiting=[], excess=0.0, told_onset=None, resumed_rows=0)
         return ()
 
     def _judge(self, step: int, loss: float) -> Sequence[Finding]:
         state = self.state
         state.resumed_rows += 1
         state.newest_step = step
-        if len(state.residuals) < WARM_UP:
-            self._learn(loss)
+        level = median(sorted(state.recent))
+        state.recent.append(loss)
+        del state.recent[:-RECENT]
+        if len(state.recent) < RECENT:
             return ()
-        level = median(sorted(state.recent)) + min(0.0, state.residuals.median)
-        spread = max(state.residuals.spread, SMALLEST_SPREAD_RATIO * abs(level), 1e-12)
-        z = (level - loss) / spread
+        state.waiting.append(loss - level)
+        if len(state.residuals) < WARM_UP:
+            self._learn()
+            return ()
+        course = level + min(0.0, state.residuals.median)
+        spread = max(state.residuals.spread, SMALLEST_SPREAD_RATIO * abs(course), 1e-12)
+        z = (course - loss) / spread
         if state.excess == 0.0:
             state.low_since = step
         state.excess = max(0.0, state.excess + min(z, MOST_Z) - DRIFT_Z)
-        if state.excess == 0.0:
-            for value in (*state.low, loss):
-                self._learn(value)
-            self._calm()
+        if state.excess == 0.0 or len(state.waiting) > LOW_ROWS:
+            self._learn()
             return self._settle(step)
-        state.low.append(loss)
-        if state.excess < ALARM_EXCESS or len(state.low) < ROWS:
-            return self._release()
-        return self._tell(step, loss, level=level, z=z)
+        if state.excess < ALARM_EXCESS or len(state.waiting) < ROWS:
+            return ()
+        state.excess = 0.0
+        state.waiting.clear()
+        return self._tell(step, f"loss {loss:.4g} at step {step} is {z:.1f} robust deviations below {course:.4g}")
 
-    def _release(self) -> Sequence[Finding]:
-        """Rows that are a little low for long are the level."""
-        if len(self.state.low) >= LOW_ROWS:
-            for value in self.state.low:
-                self._learn(value)
-            self._calm()
-        return ()
-
-    def _tell(self, step: int, loss: float, *, level: float, z: float) -> Sequence[Finding]:
+    def _tell(self, step: int, reason: str) -> Sequence[Finding]:
         state = self.state
-        onset, resumed = state.low_since, state.resumed_rows <= RESUME_ROWS
-        first = state.told_onset is None
-        state.recent = state.low[-RECENT:]
-        self._calm()
-        state.told_rows = 0
+        first, state.told_rows = state.told_onset is None, 0
         if not first:
             return ()
-        state.told_onset = onset
-        why = "; the run was resumed a little before: is it seeing data again?" if resumed else ""
-        reason = f"loss {loss:.4g} at step {step} is {z:.1f} robust deviations below its course, {level:.4g}{why}"
-        return (self._finding(step, phase="began", severity="warning" if resumed else "info", reason=reason),)
+        state.told_onset = state.low_since
+        if state.resumed_rows > RESUME_ROWS:
+            return (self._finding(step, phase="began", severity="info", reason=reason),)
+        reason += "; the run was resumed a little before: is it seeing data again?"
+        return (self._finding(step, phase="began", severity="warning", reason=reason),)
 
     def _settle(self, step: int) -> Sequence[Finding]:
         state = self.state
@@ -156,16 +151,12 @@ class LossDrop(Detector[LossDropState]):
         state.told_onset = None
         return (ended,)
 
-    def _learn(self, loss: float) -> None:
-        state = self.state
-        if len(state.recent) >= 3:
-            state.residuals.push(loss - median(sorted(state.recent)))
-        state.recent.append(loss)
-        del state.recent[:-RECENT]
-
-    def _calm(self) -> None:
+    def _learn(self) -> None:
+        """What waited is of the noise."""
+        for residual in self.state.waiting:
+            self.state.residuals.push(residual)
+        self.state.waiting.clear()
         self.state.excess = 0.0
-        self.state.low.clear()
 
     def _finding(self, step: int, *, phase: Phase, severity: Severity, reason: str) -> Finding:
         onset = self.state.told_onset

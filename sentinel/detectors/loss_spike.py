@@ -23,7 +23,7 @@ FEW: Final = 8
 """A spread from n rows is uncertain: the alarm lies 1 + 8/n times as far out."""
 BLIP_Z: Final = 5.0
 """A row this far out is not of the noise's middle and moves no level."""
-FALSE_RATIO: Final = 5e-5
+FALSE_RATIO: Final = 4e-5
 TAIL_INDEX: Final = 3.0
 """Single rows may alarm falsely this often when the noise's tail falls off with the third power,
 as Student's t(3) does: the share of rows beyond ``BLIP_Z`` then says how far out the alarm must lie."""
@@ -127,11 +127,12 @@ class LossSpike(Detector[LossSpikeState]):
     def _release(self, level: float, spread: float) -> None:
         """The rows that waited are of the noise."""
         state = self.state
+        raised = [loss for loss in state.pending if loss - level > BLIP_Z * spread]
         for loss in state.pending:
-            if loss - level <= BLIP_Z * spread:
+            if loss not in raised:
                 state.baseline.push(loss)
-        if len(state.pending) == 2:
-            state.baseline.blip(state.pending[0] - level)
+        if len(raised) == 1:
+            state.baseline.blip(raised[0] - level)
         state.pending.clear()
         state.excess = 0.0
 

@@ -12,8 +12,8 @@ FLICKER_STEPS: Final = 16
 """The same symptom this soon after it passed by itself is the same fault flickering. Further apart they are two: in
 recorded runs of a 20B model a spike with a cause of its own followed 38 steps after another."""
 REOPEN_STEPS: Final = 100
-"""The same symptom this soon after anything worse is the same fault coming back. PaLM's operators restarted about 100 steps
-before a spike: within that distance its cause is taken to be still there."""
+"""The same symptom this soon after anything worse is the same fault coming back. PaLM's operators restarted about 100
+steps before a spike: within that distance its cause is taken to be still there."""
 JOIN_STEPS: Final = 16
 """What begins this soon after an incident was seen is taken for its consequence. BLOOM-176B's gradient norm left its
 usual range 4 steps before its loss spiked."""

@@ -3,16 +3,16 @@
     SENTINEL_CORPUS=... python -m tests.benchmarks.detection.cross_validation
 
 For each group of the corpus (the repository or team that made the runs) the constants below are chosen on all other
-groups from a grid around the product's, and scored on that group alone.
+groups from some around the product's, and scored on that group alone.
 """
 
 from __future__ import annotations
 
-import itertools
 import os
 import sys
 from collections import defaultdict
 from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from typing import Any
 
 from sentinel.cli.scan import tree
@@ -29,6 +29,8 @@ GRID = {
 Constants = tuple[float, ...]
 Scores = dict[str, dict[str, Any]]
 """By run."""
+RUNS: list[Run] = []
+"""Loaded once, before the processes that share them start."""
 
 
 def score_all(constants: Constants) -> Scores:
@@ -42,7 +44,15 @@ def score_all(constants: Constants) -> Scores:
     def scanned(run: Run) -> dict[str, Any]:
         return tree(run.name, scan(run.reports))
 
-    return {run.name: score(scorer, run, scanned) for run in load_runs(corpus)}
+    return {run.name: score(scorer, run, scanned) for run in RUNS}
+
+
+def star(chosen: Constants) -> list[Constants]:
+    """The product's constants, and each of them changed alone."""
+    changed = {
+        (*chosen[:place], value, *chosen[place + 1 :]) for place, values in enumerate(GRID.values()) for value in values
+    }
+    return sorted(changed | {chosen})
 
 
 def worth(results: list[dict[str, Any]]) -> float:
@@ -83,11 +93,12 @@ def main() -> int:
         print("SENTINEL_CORPUS names no corpus of labelled runs", file=sys.stderr)
         return 1
     chosen = tuple(getattr(module, name) for module, name in GRID)
-    grid = list(itertools.product(*GRID.values()))
-    with ProcessPoolExecutor(os.cpu_count()) as pool:
+    RUNS.extend(load_runs(corpus))
+    grid = star(chosen)
+    with ProcessPoolExecutor(os.cpu_count(), mp_context=get_context("fork")) as pool:
         scores = dict(zip(grid, pool.map(score_all, grid), strict=True))
     by_group: dict[str, list[str]] = defaultdict(list)
-    for run in load_runs(corpus):
+    for run in RUNS:
         by_group[run.group].append(run.name)
     print(f"plain, {chosen}\n{summary(list(scores[chosen].values()))}\n")
     held_out = []
