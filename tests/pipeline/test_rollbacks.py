@@ -68,13 +68,13 @@ def test_a_spike_that_stays_is_rolled_back(story: Story) -> None:
     story.steps(1, loss=4.0)
     assert story.told == [("opened", "watch", "nothing")]
     story.checkpoint("in the spike")
-    story.steps(7, loss=4.0)
-    assert story.told[1:] == [("worsened", "rollback", "ordered")]
+    story.steps(35, loss=4.0)
+    assert story.told[1:] == [("revised", "watch", "nothing"), ("worsened", "rollback", "ordered")]
     assert story.order.checkpoint == "c60"
     story.carry_out()
     story.steps(10)
     assert story.incident.state == "resolved"
-    assert story.incident.symptoms == ("loss_spike",)
+    assert story.incident.symptoms == ("loss_spike", "divergence")
 
 
 def test_a_spike_that_returns_is_only_watched(story: Story) -> None:
@@ -82,7 +82,7 @@ def test_a_spike_that_returns_is_only_watched(story: Story) -> None:
     story.steps(1, loss=4.0)
     story.checkpoint("in the spike")
     story.steps(1, loss=3.0)
-    outcome = story.steps(5, loss=2.0)
+    outcome = story.steps(3, loss=2.0)
     assert story.told == [("opened", "watch", "nothing"), ("passed", "none", "nothing")]
     assert (story.incident.state, story.incident.verdict) == ("resolved", "benign")
     assert {each.id: each.state for each in outcome.checkpoints} == {"in the spike": "verified"}
