@@ -8,57 +8,40 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Final
 
 from sentinel.detectors.base import Detector
-from sentinel.detectors.rolling import RollingWindow
-from sentinel.domain.findings import Finding, Phase, Severity, Verdict
+from sentinel.detectors.baseline import SHORT, Baseline
+from sentinel.detectors.episode import CALM_Z, Episode
+from sentinel.domain.findings import Finding, Phase, Severity
 from sentinel.domain.log_entry import LogEntry
 from sentinel.protocol.observations import AttemptStarted, CommandResult, StepReport
 
-WINDOW: Final = 128
-"""OLMo-core's SkipStepOptimizer and StabilityMonitorCallback look back as far."""
-WARM_UP: Final = 32
-ALARM_Z: Final = 8.0
-"""Robust standard deviations. Healthy runs of 130M to 1.2B parameters reached 4.5, and an alarm set calibrated on them
-fires at 8; six plain ones, as in OLMo-core, fire 13 times in 10,000 steps on heavy-tailed noise."""
-CALM_Z: Final = 3.0
-SMALLEST_SPREAD_RATIO: Final = 0.002
-"""Of the level: a loss that barely moves would otherwise alarm at the first flutter. 8 of these are 1.6 %."""
-PATIENCE_STEPS: Final = 8
-"""The loss spike of BLOOM-176B (its chronicle, iteration 31,219) had lost half its height 2 steps after its peak: one
-that has not begun to return after four times that is no passing one."""
-RETURNING_RATIO: Final = 0.7
-RETURN_STEPS: Final = 32
-"""What must have sunk is the highest of so many steps: that spike was back at its level 30 steps after its peak, and
-one that stops halfway must not be excused by its peak for ever."""
-HALF_STEPS: Final = 8
-STAYING_RATIO: Final = 0.85
-"""Of its height, from one half of 16 steps to the other: a spike that sinks more slowly needs 50 steps to lose two
-thirds of it, as many as a rollback costs."""
-CALM_STEPS: Final = 5
-LEVEL_SHIFT_STEPS: Final = 256
-"""Twice the window: a level kept that long is the run's new normal, and blindness to what follows would be worse."""
-
-
-@dataclass(slots=True)
-class Episode:
-    """A spike that is under way."""
-
-    onset_step: int
-    began_step: int
-    level: float
-    spread: float
-    heights: list[float] = field(default_factory=list)
-    """Loss above ``level`` since the alarm, at most ``LEVEL_SHIFT_STEPS``."""
-    calm_steps: int = 0
-    verdict: Verdict = "undecided"
+DRIFT_Z: Final = 3.0
+"""Taken off each deviation before they are summed, so that noise never adds up: the reference value of a CUSUM."""
+ALARM_Z: Final = 12.0
+"""One row this far out, or more rows less far: two of 7.5, three of 6, nine of 4. In 600,000 healthy rows of recorded
+runs single batches reached 10, two neighbours 7."""
+FEW: Final = 8
+"""A spread from n rows is uncertain: the alarm lies 1 + 8/n times as far out."""
+BLIP_Z: Final = 5.0
+"""A row this far out is not of the noise's middle and moves no level."""
+FALSE_RATIO: Final = 4e-5
+TAIL_INDEX: Final = 3.0
+"""Single rows may alarm falsely this often when the noise's tail falls off with the third power,
+as Student's t(3) does: the share of rows beyond ``BLIP_Z`` then says how far out the alarm must lie."""
+PENDING_ROWS: Final = 32
+"""Raised a little for so long, and it is the level."""
+SHORT_ROWS: Final = 8
 
 
 @dataclass(slots=True)
 class LossSpikeState:
-    """The baseline and its newest step, since when the loss has been above it, and the episode, if one is open."""
+    """The baselines, what is summed and since when, the rows that wait for its outcome, and the episode."""
 
-    baseline: RollingWindow = field(default_factory=lambda: RollingWindow(WINDOW))
-    newest_step: int = 0
-    raised_since: int | None = None
+    baseline: Baseline = field(default_factory=Baseline)
+    gradient: Baseline = field(default_factory=Baseline)
+    """Of the logarithm of the gradient norm."""
+    excess: float = 0.0
+    raised_since: int = 0
+    pending: list[float] = field(default_factory=list)
     episode: Episode | None = None
 
 
@@ -66,35 +49,36 @@ class LossSpike(Detector[LossSpikeState]):
     """A loss spike, and whether it is returning.
 
     Watches:
-        ``loss`` of each step report; non-finite losses are another detector's.
+        ``loss`` and ``grad_norm`` of each step report; a loss that is not finite is another detector's.
 
     Fires when:
-        the loss lies 8 robust standard deviations above the median of the last 128 losses that were not raised
-        themselves: a warning, undecided. From its eighth step on it is malignant (critical) if the last four are above
-        the alarm line and still at 70 % of the height of the highest four in a row among the last 32; from its
-        sixteenth step on also if it is lower but stays there: the last eight at 85 % of the eight before them.
+        the losses of the last rows lie so far above their expected level that what exceeds 3 robust deviations adds up
+        to 9: a warning, undecided. The onset is the row where the sum began. After 36 rows it is malignant (critical)
+        if it stays (see ``Episode``); it is benign once three rows running were back, or within a quarter of the peak.
 
     Stays quiet when:
-        fewer than 32 losses are known; the loss falls; the noise is heavy-tailed but within 8 robust deviations.
+        fewer than 11 losses are known; the noise's tail is heavy and a row stands out alone, unless the gradient norm
+        left its usual range too; the loss creeps (``Divergence``).
 
     Memory:
-        two windows of 128 losses, one of 256 while a spike lasts.
+        two baselines (see there), 33 losses, 256 heights while a spike lasts.
 
     Source:
-        Median and MAD: raised values must not enter their own baseline, or the rule goes blind right after the peak
-        (seen when 6 sigma over 128 steps is run on BLOOM-176B's published losses). Constants: see each.
+        A CUSUM (E. S. Page, 1954) of robust deviations. Raised rows wait and enter no baseline before they are known
+        to be noise: 6 sigma over 128 steps that include them goes blind right after the peak (seen on BLOOM-176B's
+        published losses). Constants: measured on labelled runs, ``make bench``.
 
     Example:
         >>> from sentinel.domain.log_entry import LogEntry
         >>> detector = LossSpike()
-        >>> losses = [2.0 + 0.01 * (step % 5) for step in range(1, 61)] + [4.0] * 20
+        >>> losses = [2.0 + 0.01 * (step % 5) for step in range(1, 61)] + [4.0] * 40
         >>> for step, loss in enumerate(losses, start=1):
         ...     report = StepReport(at=0.0, step=step, loss=loss)
         ...     entry = LogEntry(run="r", sequence=step, received_at=0.0, attempt="a", sender="s", observation=report)
         ...     for finding in detector.observe(entry):
         ...         print(finding.step, finding.phase, finding.verdict)
         61 began undecided
-        68 changed malignant
+        96 changed malignant
     """
 
     name: ClassVar[str] = "loss_spike"
@@ -103,84 +87,109 @@ class LossSpike(Detector[LossSpikeState]):
         self.state = LossSpikeState()
 
     def observe(self, entry: LogEntry) -> Sequence[Finding]:
-        """Judges step reports; a rollback or new attempt closes the episode, and one that goes far the baseline too."""
+        """Judges step reports; a rollback or new attempt ends the episode, and the level is learned anew."""
         observation = entry.observation
         if isinstance(observation, StepReport):
-            self.state.newest_step = observation.step
+            gradient_z = self._gradient_z(observation.grad_norm)
             if observation.loss is None or not math.isfinite(observation.loss):
                 return ()
             if self.state.episode is not None:
                 return self._follow(self.state.episode, observation.step, observation.loss)
-            return self._watch(observation.step, observation.loss)
-        if isinstance(observation, AttemptStarted) or (
-            isinstance(observation, CommandResult) and observation.outcome == "succeeded"
-        ):
-            self._set_back(observation.step)
+            return self._watch(observation.step, observation.loss, gradient_z)
+        set_back = isinstance(observation, CommandResult) and observation.outcome == "succeeded"
+        if set_back or isinstance(observation, AttemptStarted):
+            self._end_waiting([])
         return ()
 
-    def _set_back(self, to_step: int) -> None:
-        if self.state.newest_step - to_step > WINDOW:
-            self.state.baseline = RollingWindow(WINDOW)  # early in a run the loss back there was far higher
-        self.state.episode = None
-        self.state.raised_since = None
-
-    def _watch(self, step: int, loss: float) -> Sequence[Finding]:
-        state = self.state
-        level, spread = state.baseline.median, self._spread()
-        if len(state.baseline) < WARM_UP or loss <= level + CALM_Z * spread:
-            state.raised_since = None
-            state.baseline.push(loss)
+    def _watch(self, step: int, loss: float, gradient_z: float) -> Sequence[Finding]:
+        state, baseline = self.state, self.state.baseline
+        if not baseline.is_ready:
+            baseline.push(loss)
             return ()
-        if state.raised_since is None:
+        level, spread = baseline.level, baseline.spread
+        z = (loss - level) / spread
+        if state.excess == 0.0:
             state.raised_since = step
-        if loss <= level + ALARM_Z * spread:
-            state.baseline.push(loss)  # raised, not alarming: noise has tails, and the baseline must know them
+        state.excess = max(0.0, state.excess + z - DRIFT_Z)
+        state.pending.append(loss)
+        if state.excess == 0.0 or len(state.pending) > PENDING_ROWS:
+            self._release(level, spread)
+        if state.excess <= self._alarm(gradient_z) - DRIFT_Z:
             return ()
-        state.episode = Episode(onset_step=state.raised_since, began_step=step, level=level, spread=spread)
-        state.episode.heights.append(loss - level)
-        times = (loss - level) / spread
-        reason = f"loss {loss:.4g} at step {step} is {times:.1f} robust deviations above its level of {level:.4g}"
-        return (self._finding(state.episode, step, phase="began", severity="warning", reason=reason),)
+        state.pending.clear()
+        episode = state.episode = Episode(onset_step=state.raised_since, level=level, spread=spread)
+        episode.take(loss)
+        reason = f"loss {loss:.4g} at step {step} is {z:.1f} robust deviations above its level of {level:.4g}"
+        if gradient_z >= DRIFT_Z:
+            reason += f", the gradient norm {gradient_z:.1f} above its own"
+        return (self._finding(episode, step, phase="began", severity="warning", reason=reason),)
+
+    def _release(self, level: float, spread: float) -> None:
+        """The rows that waited are of the noise."""
+        state = self.state
+        raised = [loss for loss in state.pending if loss - level > BLIP_Z * spread]
+        for loss in state.pending:
+            if loss not in raised:
+                state.baseline.push(loss)
+        if len(raised) == 1:
+            state.baseline.blip(raised[0] - level)
+        state.pending.clear()
+        state.excess = 0.0
+
+    def _alarm(self, gradient_z: float) -> float:
+        """How far out a single row must be."""
+        baseline = self.state.baseline
+        alarm = ALARM_Z * (1 + FEW / len(baseline.residuals))
+        if gradient_z >= DRIFT_Z:  # what the gradient feels too is not the noise of a batch
+            return alarm
+        return max(alarm, BLIP_Z * math.pow(baseline.blip_ratio / FALSE_RATIO, 1 / TAIL_INDEX))
+
+    def _gradient_z(self, grad_norm: float | None) -> float:
+        """How far out the gradient norm is; 0 where nothing is known."""
+        if grad_norm is None or not 0 < grad_norm < math.inf:
+            return 0.0
+        value, baseline = math.log(grad_norm), self.state.gradient
+        z = (value - baseline.level) / baseline.spread if baseline.is_ready else 0.0
+        if z <= BLIP_Z:
+            baseline.push(value)
+        return z
 
     def _follow(self, episode: Episode, step: int, loss: float) -> Sequence[Finding]:
-        height = loss - episode.level
-        episode.heights.append(height)
-        if height <= CALM_Z * episode.spread:
-            self.state.baseline.push(loss)
-            episode.calm_steps += 1
-            if episode.calm_steps >= CALM_STEPS:
-                reason = f"{CALM_STEPS} steps in a row were back at the level of {episode.level:.4g}"
-                return self._end(episode, step, reason=reason, benign=True)
-            return ()
-        episode.calm_steps = 0
-        if len(episode.heights) >= LEVEL_SHIFT_STEPS:
-            self.state.baseline = RollingWindow(WINDOW)
-            for value in episode.heights[-WINDOW:]:
-                self.state.baseline.push(episode.level + value)
-            return self._end(
-                episode, step, reason=f"it stayed for {LEVEL_SHIFT_STEPS} steps: the new level", benign=False
-            )
-        if episode.verdict == "malignant" or len(episode.heights) < PATIENCE_STEPS:
-            return ()
-        if not (_is_high(episode) or _is_staying(episode)):
+        episode.take(loss)
+        baseline = self.state.baseline
+        if (blip := episode.blip) is not None:
+            baseline.blip(blip)
+        if loss - episode.level <= CALM_Z * episode.spread:
+            baseline.residuals.push(loss - episode.level)
+        if episode.is_over:
+            peak = episode.level + episode.peak
+            reason = f"back near the level of {episode.level:.4g} after a peak of {peak:.4g}"
+            return self._end(episode, step, reason=reason)
+        if episode.is_longest:
+            return self._end(episode, step, reason=f"it stayed for {len(episode.heights)} rows: the new level")
+        if episode.verdict == "malignant" or (height := episode.staying_height()) is None:
             return ()
         episode.verdict = "malignant"
         reason = (
-            f"loss has been {_mean(episode.heights[-4:]):.3g} above its level of {episode.level:.4g} "
-            f"for {step - episode.began_step + 1} steps and is not returning"
+            f"loss is {height:.3g} above its level of {episode.level:.4g} after {len(episode.heights)} rows "
+            f"and is not returning"
         )
         return (self._finding(episode, step, phase="changed", severity="critical", reason=reason),)
 
-    def _end(self, episode: Episode, step: int, *, reason: str, benign: bool) -> Sequence[Finding]:
-        self.state.episode = None
-        self.state.raised_since = None
-        if benign and episode.verdict == "undecided":
+    def _end(self, episode: Episode, step: int, *, reason: str) -> Sequence[Finding]:
+        if len(episode.heights) <= SHORT_ROWS:
+            self.state.baseline.blip(episode.peak)
+        self._end_waiting(episode.values(SHORT))
+        if episode.verdict == "undecided":
             episode.verdict = "benign"
         return (self._finding(episode, step, phase="ended", severity="info", reason=reason),)
 
-    def _spread(self) -> float:
-        baseline = self.state.baseline
-        return max(baseline.spread, SMALLEST_SPREAD_RATIO * abs(baseline.median), 1e-12)
+    def _end_waiting(self, values: list[float]) -> None:
+        """Watches on, from the level of ``values``."""
+        state = self.state
+        state.episode, state.excess = None, 0.0
+        state.pending.clear()
+        state.baseline.restart(values)
 
     def _finding(self, episode: Episode, step: int, *, phase: Phase, severity: Severity, reason: str) -> Finding:
         return Finding(
@@ -192,28 +201,5 @@ class LossSpike(Detector[LossSpikeState]):
             onset_step=episode.onset_step,
             step=step,
             reason=reason,
-            evidence={
-                "level": episode.level,
-                "spread": episode.spread,
-                "peak": episode.level + max(episode.heights),
-            },
+            evidence={"level": episode.level, "spread": episode.spread, "peak": episode.level + episode.peak},
         )
-
-
-def _is_high(episode: Episode) -> bool:
-    """Whether it has not begun to return."""
-    recent = episode.heights[-RETURN_STEPS:]
-    means = [_mean(recent[end - 4 : end]) for end in range(4, len(recent) + 1)]
-    return min(recent[-4:]) > ALARM_Z * episode.spread and means[-1] >= RETURNING_RATIO * max(means)
-
-
-def _is_staying(episode: Episode) -> bool:
-    """Whether it has come down from its peak and stopped there."""
-    earlier, later = episode.heights[-2 * HALF_STEPS : -HALF_STEPS], episode.heights[-HALF_STEPS:]
-    if len(earlier) < HALF_STEPS:
-        return False
-    return _mean(later) > CALM_Z * episode.spread and _mean(later) >= STAYING_RATIO * _mean(earlier)
-
-
-def _mean(values: list[float]) -> float:
-    return sum(values) / len(values)  # statistics.fmean raises on overflow

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -36,19 +37,20 @@ class RollingWindow:
         self.since_spread += 1
         if self.since_spread >= SPREAD_EVERY or len(self.values) < 2 * SPREAD_EVERY:
             center = self.median
-            self.spread = MAD_TO_SIGMA * _middle(sorted(abs(item - center) for item in self.values))
+            self.spread = MAD_TO_SIGMA * median(sorted(abs(item - center) for item in self.values))
             self.since_spread = 0
 
     @property
     def median(self) -> float:
         """Middle of the window; 0.0 while it is empty."""
-        return _middle(self.ordered)
+        return median(self.ordered)
 
     def __len__(self) -> int:
         return len(self.values)
 
 
-def _middle(ordered: list[float]) -> float:
+def median(ordered: Sequence[float]) -> float:
+    """Middle of sorted values; 0.0 if there are none."""
     if not ordered:
         return 0.0
     half = len(ordered) // 2

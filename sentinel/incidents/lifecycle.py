@@ -69,7 +69,8 @@ class Incidents:
         """Takes a finding; returns the incident that it opens or changes, None when it changes nothing."""
         known = incident_of(finding, self.state.incidents.values())
         if known is None:
-            return self._open(finding, entry, segment=segment) if finding.phase == "began" else None
+            opens = finding.phase == "began" and finding.severity != "info"  # a note is kept, and is no fault
+            return self._open(finding, entry, segment=segment) if opens else None
         if finding.phase == "ended":
             return self._end(known, finding, entry)
         event: IncidentEvent | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from sentinel.domain.log_entry import LogEntry
@@ -10,7 +11,7 @@ from sentinel.pipeline.outcome import Outcome
 from sentinel.pipeline.parts import Parts
 from sentinel.pipeline.seeing import see
 from sentinel.protocol.ids import AttemptId
-from sentinel.protocol.observations import AttemptEnded, AttemptStarted, PipelineStarted, Tick
+from sentinel.protocol.observations import AttemptEnded, AttemptStarted, PipelineStarted, StepReport, Tick
 
 SILENT_AFTER_S: Final = 60.0
 """Twice the agent's longest back-off: a daemon that was away has been found again by then."""
@@ -24,18 +25,20 @@ def listening(parts: Parts, _entry: LogEntry, _begun: PipelineStarted, _outcome:
     parts.run.blind = parts.run.phase in ("training", "silent")
 
 
-def hear(parts: Parts, entry: LogEntry) -> None:
-    """A sender spoke. An attempt whose start was lost is only observed: nobody said that it may be touched."""
+def hear(parts: Parts, entry: LogEntry, outcome: Outcome) -> None:
+    """A sender spoke. An attempt whose start was lost begins with its first step, and is only observed.
+
+    Nobody said that it may be touched.
+    """
     run = parts.run
     run.last_at = entry.received_at
-    if entry.attempt not in parts.state.attempts:
-        if _is_past(run, entry):
-            _remember(parts, entry.attempt)
-            return
-        _begin(parts, entry)
-        run.mode, run.rollback, run.rollback_reason = "observe", "none", "its start was never reported"
-    elif entry.attempt == run.attempt and run.phase == "silent":
+    if entry.attempt == run.attempt and run.phase == "silent":
         run.phase = "training"
+    if entry.attempt not in parts.state.attempts and isinstance(entry.observation, StepReport):
+        step = max(0, entry.observation.step - 1)
+        at, reason = entry.observation.at, "its start was never reported"
+        start = AttemptStarted(at=at, mode="observe", step=step, rollback_reason=reason)
+        started(parts, replace(entry, observation=start), start, outcome)
     if entry.attempt == run.attempt and not entry.backlog:
         run.blind = False
 
@@ -43,12 +46,14 @@ def hear(parts: Parts, entry: LogEntry) -> None:
 def started(parts: Parts, entry: LogEntry, attempt: AttemptStarted, outcome: Outcome) -> None:
     """The run is trained anew or on: orders to the attempt before are void, and so is what it was going through."""
     run = parts.run
-    if _is_past(run, entry):
+    if entry.attempt in parts.state.attempts and entry.attempt != run.attempt:
+        return  # a straggler: the attempt after it trains already
+    if _is_past(run, entry, attempt):
         _remember(parts, entry.attempt)
         return
     parts.deciding.withdraw("a new attempt began", outcome)
     outcome.rollups += parts.rollups.flush()
-    _begin(parts, entry)
+    _begin(parts, entry.attempt, attempt.at)
     outcome.checkpoints += parts.catalog.started(attempt.step)
     run.last_at, run.step, run.max_steps = entry.received_at, attempt.step, attempt.max_steps
     run.mode, run.rollback, run.rollback_reason = attempt.mode, attempt.rollback, attempt.rollback_reason
@@ -78,17 +83,18 @@ def tick(parts: Parts, _entry: LogEntry, silence: Tick, _outcome: Outcome) -> No
         parts.run.phase = "silent"
 
 
-def _is_past(run: Run, entry: LogEntry) -> bool:
+def _is_past(run: Run, entry: LogEntry, attempt: AttemptStarted) -> bool:
     """Whether this is history of an attempt that was over before the one that is known began."""
-    return entry.backlog and entry.attempt != run.attempt and entry.observation.at < run.began_at
+    return entry.backlog and entry.attempt != run.attempt and attempt.at < run.began_at
 
 
-def _begin(parts: Parts, entry: LogEntry) -> None:
+def _begin(parts: Parts, attempt: AttemptId, at: float) -> None:
     run = parts.run
-    run.attempt, run.segment, run.phase = entry.attempt, 0, "training"
-    run.began_at, run.blind = entry.observation.at, False
-    run.attempts += 1
-    _remember(parts, entry.attempt)
+    run.attempt, run.segment, run.phase = attempt, 0, "training"
+    run.began_at, run.blind = at, False
+    if attempt not in parts.state.attempts:
+        run.attempts += 1
+        _remember(parts, attempt)
 
 
 def _remember(parts: Parts, attempt: AttemptId) -> None:

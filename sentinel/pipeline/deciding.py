@@ -48,6 +48,8 @@ class DecidingState:
     told: dict[IncidentId, AlertStatus] = field(default_factory=dict)
     rollback_steps: list[int] = field(default_factory=list)
     worked_steps: int = 0
+    would_have: dict[IncidentId, int] = field(default_factory=dict)
+    """Step at which observing withheld an incident's first rollback."""
     notices: list[Notice] = field(default_factory=list)
     notice_count: int = 0
 
@@ -80,6 +82,8 @@ class Deciding:
         self.state.waiting.pop(incident.id, None)
         selection = select(self._catalog.checkpoints, incident.suspect_from)
         choice = self._choose(change, run, entry, selection)
+        if choice.outcome == "would_have":
+            choice = self._once(choice, incident, run)
         if choice.refused is not None and choice.refused.passes:
             self.state.waiting[incident.id] = choice.refused.kind
         target = selection.target if choice.rung == "rollback" else None
@@ -125,6 +129,7 @@ class Deciding:
             self.withdraw("the incident is settled", outcome, incident=incident.id)
             self.state.failed_orders.pop(incident.id, None)
             self.state.told.pop(incident.id, None)
+            self.state.would_have.pop(incident.id, None)
 
     def lifted(self, run: Run, entry: LogEntry) -> Iterator[Incident]:
         """Incidents whose decision was withheld by a limit that no longer stands in the way."""
@@ -174,6 +179,14 @@ class Deciding:
             worked_steps=self.state.worked_steps,
         )
         return decide(incident, situation)
+
+    def _once(self, choice: Choice, incident: Incident, run: Run) -> Choice:
+        """One incident is set back once: with it done, the rest would not have been."""
+        since = self.state.would_have.setdefault(incident.id, run.step)
+        if since == run.step:
+            return choice
+        reason = f"it would have been set back at step {since} already"
+        return Choice(rule=choice.rule, rung="watch", outcome="nothing", reason=reason)
 
     def _order(self, command: RollBack) -> Action:
         self.state.orders[command.id] = Order(incident=command.incident, command=command)

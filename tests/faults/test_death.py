@@ -70,6 +70,7 @@ class Stage:
     def check(self) -> None:
         """Nothing accepted is missing, one rollback was done once, people heard of everything under one key each."""
         assert self.inspection is not None
+        self.trainee.deliver()
         self.inspection.check_log(self.trainee)
         self.inspection.check_decisions(self.trainee)
         orders = [each for each in self.inspection.actions() if each["executor"] == "trainer_command"]

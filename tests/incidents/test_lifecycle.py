@@ -6,7 +6,7 @@ import pytest
 
 from sentinel.domain.findings import Finding
 from sentinel.domain.incidents import Incident
-from sentinel.incidents.correlate import REOPEN_STEPS
+from sentinel.incidents.correlate import FLICKER_STEPS, REOPEN_STEPS
 from sentinel.incidents.lifecycle import KEPT, IncidentChange, Incidents
 from sentinel.protocol.ids import CheckpointId
 from sentinel.protocol.observations import Tick
@@ -167,11 +167,21 @@ def test_a_fault_after_the_rollback_has_recurred(case: Case) -> None:
     assert (case.only.suspect_from, case.only.onset_step, case.only.segment) == (93, 100, 1)
 
 
+@pytest.mark.parametrize(("after", "reopened"), [(0, True), (FLICKER_STEPS, True), (FLICKER_STEPS + 1, False)])
+def test_a_benign_symptom_reopens_only_if_it_flickers(case: Case, after: int, *, reopened: bool) -> None:
+    """What passed by itself and comes back within 16 steps is the same fault; later it has a cause of its own."""
+    case.find(_finding("ended", step=120))
+    change = case.find(_finding(step=120 + after, onset_step=120 + after))
+    assert change
+    assert change.change == ("reopened" if reopened else "opened")
+
+
 @pytest.mark.parametrize(("after", "reopened"), [(0, True), (REOPEN_STEPS, True), (REOPEN_STEPS + 1, False)])
 def test_the_same_symptom_soon_after_the_end_reopens(case: Case, after: int, *, reopened: bool) -> None:
-    """Within 100 steps of the end it is the same fault; later it is a new one."""
+    """Within 100 steps of the end of a malignant one it is the same fault; later it is a new one."""
+    case.find(_finding("changed", step=108, **MALIGNANT))
     case.resolve(step=120)
-    change = case.find(_finding(step=120 + after, **MALIGNANT))
+    change = case.find(_finding(step=120 + after, onset_step=120 + after, **MALIGNANT))
     assert change
     assert change.change == ("reopened" if reopened else "opened")
     assert len(case.incidents.state.incidents) == (1 if reopened else 2)

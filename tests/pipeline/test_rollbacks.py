@@ -68,13 +68,13 @@ def test_a_spike_that_stays_is_rolled_back(story: Story) -> None:
     story.steps(1, loss=4.0)
     assert story.told == [("opened", "watch", "nothing")]
     story.checkpoint("in the spike")
-    story.steps(7, loss=4.0)
-    assert story.told[1:] == [("worsened", "rollback", "ordered")]
+    story.steps(35, loss=4.0)
+    assert story.told[1:] == [("revised", "watch", "nothing"), ("worsened", "rollback", "ordered")]
     assert story.order.checkpoint == "c60"
     story.carry_out()
     story.steps(10)
     assert story.incident.state == "resolved"
-    assert story.incident.symptoms == ("loss_spike",)
+    assert story.incident.symptoms == ("loss_spike", "divergence")
 
 
 def test_a_spike_that_returns_is_only_watched(story: Story) -> None:
@@ -82,7 +82,7 @@ def test_a_spike_that_returns_is_only_watched(story: Story) -> None:
     story.steps(1, loss=4.0)
     story.checkpoint("in the spike")
     story.steps(1, loss=3.0)
-    outcome = story.steps(5, loss=2.0)
+    outcome = story.steps(3, loss=2.0)
     assert story.told == [("opened", "watch", "nothing"), ("passed", "none", "nothing")]
     assert (story.incident.state, story.incident.verdict) == ("resolved", "benign")
     assert {each.id: each.state for each in outcome.checkpoints} == {"in the spike": "verified"}
@@ -227,3 +227,14 @@ def test_a_rollback_nobody_ordered_voids_the_order_and_counts_for_the_fault(stor
     assert story.told == [CALL, BACK]
     story.steps(10)
     assert story.told[2:] == [WELL]
+
+
+def test_a_rollback_whose_result_was_lost_is_known_by_its_new_segment(story: Story) -> None:
+    """The first report of the next segment says that the order was carried out: the run is not set back again."""
+    _nan(story)
+    story.step, story.segment = story.order.step + 5, 1
+    story.steps(10)
+    assert story.told == [CALL, BACK, WELL]
+    assert (story.pipeline.run.step, story.pipeline.run.segment) == (75, 1)
+    story.steps(300)
+    assert len(story.decisions) == 3

@@ -1,0 +1,1 @@
+"""Foreign training logs to step reports: what `sentinel scan` reads."""
