@@ -11,6 +11,7 @@ import httpx
 import pytest
 
 from sentinel import clock
+from sentinel.domain.errors import StoreUnavailable
 from sentinel.engine.replay import replay
 from sentinel.protocol import codec
 from sentinel.protocol.commands import Reply
@@ -18,7 +19,8 @@ from sentinel.protocol.observations import ObservationBatch, StepReport
 from sentinel.store import observation_log
 from sentinel.store.session import migrate, open_database
 from tests.builders import RUN
-from tests.daemons import DaemonProcess, Speaker, database_url
+from tests.daemons import DaemonProcess, Speaker, Voice, database_url, writing
+from tests.postgres import PostgresServer
 
 pytestmark = [
     pytest.mark.usefixtures("every_store"),
@@ -110,3 +112,17 @@ def test_the_standby_takes_over_and_nothing_is_lost_or_doubled(tmp_path: Path, n
             assert any("another daemon has taken over" in line for line in first.log)
         assert speaker.train(10, loss=float("nan")).commands == (order,)
         check_log(tmp_path, speaker.step)
+
+
+def test_a_daemon_outlives_its_database_server(tmp_path: Path, postgres: PostgresServer) -> None:
+    """While PostgreSQL is dead observations are refused; when it is back they are taken, by the same daemon, once."""
+    with writing(tmp_path) as writer:
+        voice = Voice(writer)
+        voice.ready_to_roll_back()
+        batch = voice.batch(voice.reports(50))
+        postgres.kill()
+        with pytest.raises(StoreUnavailable):
+            voice.send(batch)
+        postgres.start()
+        assert voice.send(batch).accepted == 50
+    check_log(tmp_path, voice.step)
