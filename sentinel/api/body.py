@@ -9,6 +9,7 @@ from fastapi import Depends, HTTPException, Request
 
 from sentinel.domain.errors import Conflict, InvalidInput
 from sentinel.protocol import codec
+from sentinel.protocol.digest import HEADER, digest
 
 Decoded = TypeVar("Decoded")
 
@@ -23,7 +24,7 @@ async def read_bytes(request: Request) -> bytes:
 
     Raises:
         HTTPException: 413, it is too large; 415, it is not declared as JSON, as a page in somebody's browser could not
-            do without asking.
+            do without asking; 503, it is not what was sent.
     """
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
         raise HTTPException(415, "the body must be JSON: send the header Content-Type: application/json")
@@ -37,7 +38,10 @@ async def read_bytes(request: Request) -> bytes:
             break
     if size > LIMIT_BYTES:
         raise HTTPException(413, f"the body is larger than {LIMIT_BYTES} bytes: send it in smaller batches")
-    return b"".join(chunks)
+    body = b"".join(chunks)
+    if request.headers.get(HEADER) not in (None, digest(body)):
+        raise HTTPException(503, f"the body does not fit its {HEADER}: it was changed on its way, send it again")
+    return body
 
 
 async def read_json(request: Request) -> Any:

@@ -41,8 +41,8 @@ def health() -> Response:
 
 @router.get("/ready", response_model=Readiness, responses={503: {"model": Readiness}})
 def ready(services: Provided) -> Response:
-    """Whether the writer lives and the database answers at this release's schema."""
-    reasons = [] if services.writer.alive else ["the writer has ended: restart the daemon"]
+    """Whether this daemon writes and the database answers at this release's schema; one that stands by is not ready."""
+    reasons = [services.writer.refusal] if services.writer.refusal else []
     try:
         check_current(services.database)
     except StoreUnavailable as error:

@@ -14,6 +14,7 @@ from sentinel.api.schema import takes
 from sentinel.api.services import Json, Provided
 from sentinel.protocol import codec
 from sentinel.protocol.commands import Reply
+from sentinel.protocol.digest import HEADER, digest
 from sentinel.protocol.observations import ObservationBatch
 
 router = APIRouter(tags=["observations"])
@@ -33,7 +34,9 @@ async def take(request: Request, services: Provided) -> Response:
     link = f"{services.public_url}/v1/incidents/"
     reply = replace(reply, notices=tuple(replace(each, link=link + each.incident) for each in reply.notices))
     services.metrics.ingest_seconds.observe(clock.monotonic() - began)
-    return Json(reply)
+    answer = Json(reply)
+    answer.headers[HEADER] = digest(bytes(answer.body))
+    return answer
 
 
 def _decode(body: bytes) -> tuple[ObservationBatch, list[str]]:

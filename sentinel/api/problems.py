@@ -93,7 +93,9 @@ def _of_http(request: Request, error: Exception) -> Response:
 
 
 def _gone(_request: Request, _error: Exception) -> Response:
-    return _answer(400, "the body ended before its time")  # nobody is left to read it
+    return _answer(
+        408, "the body ended before its time"
+    )  # read, if at all, by whoever cut it off: another try may pass
 
 
 def _unexpected(_request: Request, _error: Exception) -> Response:

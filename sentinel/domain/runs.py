@@ -36,5 +36,9 @@ class Run:
     host: str = ""
     behind: bool = False
     """Whether its newest step was told late: the run has gone on since, and is not to be ordered about."""
+    blind: bool = False
+    """Whether the daemon has just begun to listen, again or at all: where the run is now nobody has said yet."""
+    began_at: float = 0.0
+    """When the attempt began, by its own clock."""
     last_at: float = 0.0
     """received_at of the newest word from a sender."""

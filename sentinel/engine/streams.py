@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sentinel import clock
@@ -11,7 +12,7 @@ from sentinel.pipeline.pipeline import VERSION, Pipeline
 from sentinel.protocol.codec import dumps
 from sentinel.protocol.ids import AttemptId, RunId, SenderId
 from sentinel.protocol.observations import Observation, PipelineStarted, PolicyChanged
-from sentinel.store import observation_log
+from sentinel.store import action_outbox, decision_log, observation_log
 from sentinel.store.observation_log import StoredEntry
 from sentinel.store.session import Connection
 
@@ -86,8 +87,15 @@ class Stream:
         self._heard.add((attempt, sender))
         return True
 
-    def save(self, connection: Connection) -> None:
-        """Writes how far senders were heard and, every now and then, a snapshot."""
+    def save(self, connection: Connection, advanced: Sequence[Advanced]) -> None:
+        """Writes new entries with what they led to, how far senders were heard and, every now and then, a snapshot."""
+        at = clock.now()
+        observation_log.append(connection, [each.stored for each in advanced])
+        for each in advanced:
+            decision_log.put_outcome(connection, each.stored.entry, each.outcome)
+            action_outbox.plan(connection, self.run, each.outcome.actions, at=at)
+            action_outbox.change(connection, each.outcome.action_changes, at=at)
+        decision_log.put_run(connection, self.run, self.pipeline.run, sequence=self.sequence, at=at)
         for attempt, sender in self._heard:
             number = self._next_counters[attempt, sender]
             observation_log.put_next_counter(connection, self.run, attempt=attempt, sender=sender, next_counter=number)

@@ -20,13 +20,17 @@ from sentinel.engine.streams import Advanced, Stream
 from sentinel.protocol.commands import Reply
 from sentinel.protocol.ids import RunId
 from sentinel.protocol.observations import ObservationBatch, Tick
-from sentinel.store import action_outbox, decision_log, observation_log
+from sentinel.store import action_outbox
+from sentinel.store.lease import Lease, LeaseLost
 from sentinel.store.session import Connection, Database
 
 log = logging.getLogger(__name__)
 
 GROUP_LIMIT: Final = 1000
 """Observations in one transaction, about 0.1 s of work: a backlog must not keep a live NaN waiting longer."""
+GAP_S: Final = 15.0
+"""Ticks come every 5 s: after a longer pause between two of them the daemon has not listened."""
+STANDS_BY: Final = "this daemon stands by, another one writes: send it there, or again until this one has taken over"
 Answer = TypeVar("Answer")
 
 
@@ -67,6 +71,8 @@ class Writer:
         policy: the policy in force, as TOML.
         witnesses: told after each commit.
         took: told how many seconds each transaction took, such as a metric.
+        lease: held where several daemons share the database; every transaction proves that it still is.
+        lost: told when it is not: nothing more is written.
     """
 
     def __init__(
@@ -76,27 +82,39 @@ class Writer:
         witnesses: Sequence[Witness] = (),
         *,
         took: Callable[[float], object] = lambda _seconds: None,
+        lease: Lease | None = None,
+        lost: Callable[[str], object] = lambda _why: None,
     ) -> None:
         self._database = database
         self._policy = policy
         self._witnesses = witnesses
         self._took = took
+        self._lease = lease
+        self._lost = lost
         self._streams: dict[RunId, Stream] = {}
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
-        self._ending = False
+        self._refusal = STANDS_BY
+        self._ticked_at = 0.0
         self._submitting = threading.Lock()
         self._thread = threading.Thread(target=self._loop, name="sentinel-writer", daemon=True)
 
     def start(self) -> None:
-        """Begins to write."""
+        """Begins to write; the lease is held."""
+        self._refusal = ""
+        self._ticked_at = clock.monotonic()
         self._thread.start()
 
     def stop(self) -> None:
         """Finishes what waits, then ends; whoever comes later is refused."""
         with self._submitting:
-            self._ending = True
+            self._refusal = "the daemon is ending: try again when it is back"
             self._jobs.put(None)
         self._thread.join()
+
+    @property
+    def refusal(self) -> str:
+        """Why nothing is written; empty if it is."""
+        return self._refusal or ("" if self.alive else "the writer has ended: restart the daemon")
 
     @property
     def alive(self) -> bool:
@@ -134,15 +152,28 @@ class Writer:
         """Tells every training run of which nothing was heard for ``silent_s`` seconds so; the answer is how many."""
 
         def work(transaction: _Transaction) -> int:
-            heard = [(run, clock.monotonic() - stream.heard_at) for run, stream in self._streams.items()]
-            silent = [(transaction.stream(run), silence) for run, silence in heard if silence >= silent_s]
-            training = [(stream, silence) for stream, silence in silent if stream.pipeline.run.phase == "training"]
-            for stream, silence in training:
-                at = clock.now()
-                transaction.note(stream.run, [stream.tell(Tick(at=at, silent_s=silence), received_at=at)])
-            return len(training)
+            now = clock.monotonic()
+            self._note_gap(transaction, now)
+            told = 0
+            for run, stream in self._streams.items():
+                silence = now - stream.heard_at
+                if silence >= silent_s and stream.pipeline.run.phase == "training":
+                    at = clock.now()
+                    transaction.note(run, [transaction.stream(run).tell(Tick(at=at, silent_s=silence), received_at=at)])
+                    told += 1
+            return told
 
         return self._submit(work)
+
+    def _note_gap(self, transaction: _Transaction, now: float) -> None:
+        """Where this process was stopped for a while, it begins to listen anew to all who have not spoken since."""
+        last, self._ticked_at = self._ticked_at, now
+        if now - last <= GAP_S:
+            return
+        for run, stream in self._streams.items():
+            if stream.heard_at - last < GAP_S:
+                stream.heard_at = now
+                transaction.note(run, transaction.stream(run).begin(self._policy, received_at=clock.now()))
 
     def write(self, work: Callable[[Connection], Answer]) -> Future[Answer]:
         """Runs ``work`` in the next transaction."""
@@ -152,8 +183,8 @@ class Writer:
         future: Future[Answer] = Future()
         future.set_running_or_notify_cancel()  # who goes away cannot take back what was told
         with self._submitting:
-            if self._ending:
-                raise StoreUnavailable("the daemon is ending: try again when it is back")
+            if self._refusal:
+                raise StoreUnavailable(self._refusal)
             self._jobs.put(_Job(work, future, size))
         return future
 
@@ -172,28 +203,11 @@ class Writer:
                 self._commit(group)
 
     def _commit(self, jobs: Sequence[_Job]) -> None:
-        answers: list[Any] = []
         touched: set[RunId] = set()
         began = clock.monotonic()
         try:
             with self._database.transaction() as connection:
-                begun: dict[RunId, list[Advanced]] = {}
-
-                def stream(run: RunId) -> Stream:
-                    touched.add(run)
-                    if run not in self._streams:
-                        self._streams[run] = Stream(connection, run)
-                        begun[run] = self._streams[run].begin(self._policy, received_at=clock.now())
-                    return self._streams[run]
-
-                transaction = _Transaction(connection, stream)
-                answers = [job.work(transaction) for job in jobs]
-                for run, advanced in begun.items():
-                    transaction.advanced[run] = advanced + transaction.advanced.get(run, [])
-                for run, advanced in transaction.advanced.items():
-                    _save(connection, self._streams[run], advanced)
-                for run in transaction.ordered:
-                    action_outbox.claim_orders(connection, run, at=clock.now())
+                transaction, answers = self._work(connection, jobs, touched)
         except Exception as error:  # noqa: BLE001 - whatever it was, nothing was committed, and the writer must go on
             self._failed(jobs, touched, error)
             return
@@ -202,6 +216,31 @@ class Writer:
             self._show(self._streams[run], advanced)
         for job, answer in zip(jobs, answers, strict=True):
             job.future.set_result(answer)
+
+    def _work(
+        self, connection: Connection, jobs: Sequence[_Job], touched: set[RunId]
+    ) -> tuple[_Transaction, list[Any]]:
+        """Does the jobs and writes what came of them; ``touched`` gets the runs whose streams ran ahead."""
+        begun: dict[RunId, list[Advanced]] = {}
+
+        def stream(run: RunId) -> Stream:
+            touched.add(run)
+            if run not in self._streams:
+                self._streams[run] = Stream(connection, run)
+                begun[run] = self._streams[run].begin(self._policy, received_at=clock.now())
+            return self._streams[run]
+
+        transaction = _Transaction(connection, stream)
+        if self._lease is not None:
+            self._lease.renew(connection)
+        answers = [job.work(transaction) for job in jobs]
+        for run, advanced in begun.items():
+            transaction.advanced[run] = advanced + transaction.advanced.get(run, [])
+        for run, advanced in transaction.advanced.items():
+            self._streams[run].save(connection, advanced)
+        for run in transaction.ordered:
+            action_outbox.claim_orders(connection, run, at=clock.now())
+        return transaction, answers
 
     def _show(self, stream: Stream, advanced: Sequence[Advanced]) -> None:
         for witness in self._witnesses:
@@ -217,6 +256,9 @@ class Writer:
             for job in jobs:  # one of them is at fault: the others must not pay for it
                 self._commit([job])
             return
+        if isinstance(error, LeaseLost):
+            self._refusal = str(error)
+            self._lost(str(error))
         log.error("a transaction failed and nothing of it was kept", exc_info=error)
         for job in jobs:
             job.future.set_exception(error)
@@ -249,14 +291,3 @@ def _ingest(transaction: _Transaction, batch: ObservationBatch, payloads: Sequen
         notices=stream.pipeline.notices_after(batch.notices_after),
         releasable=stream.pipeline.releasable(),
     )
-
-
-def _save(connection: Connection, stream: Stream, advanced: Sequence[Advanced]) -> None:
-    at = clock.now()
-    observation_log.append(connection, [each.stored for each in advanced])
-    for each in advanced:
-        decision_log.put_outcome(connection, each.stored.entry, each.outcome)
-        action_outbox.plan(connection, stream.run, each.outcome.actions, at=at)
-        action_outbox.change(connection, each.outcome.action_changes, at=at)
-    decision_log.put_run(connection, stream.run, stream.pipeline.run, sequence=stream.sequence, at=at)
-    stream.save(connection)

@@ -6,15 +6,23 @@ from dataclasses import replace
 from typing import Final
 
 from sentinel.domain.log_entry import LogEntry
+from sentinel.domain.runs import Run
 from sentinel.pipeline.outcome import Outcome
 from sentinel.pipeline.parts import Parts
 from sentinel.pipeline.seeing import see
 from sentinel.protocol.ids import AttemptId
-from sentinel.protocol.observations import AttemptEnded, AttemptStarted, StepReport, Tick
+from sentinel.protocol.observations import AttemptEnded, AttemptStarted, PipelineStarted, StepReport, Tick
 
 SILENT_AFTER_S: Final = 60.0
 """Twice the agent's longest back-off: a daemon that was away has been found again by then."""
+BLIND_AT_MOST_S: Final = 30.0
+"""The agent's longest back-off: who has not spoken by then is silent."""
 ATTEMPTS_KEPT: Final = 64
+
+
+def listening(parts: Parts, _entry: LogEntry, _begun: PipelineStarted, _outcome: Outcome) -> None:
+    """A daemon begins to listen, after a start, a hand-over or a gap: where the run went meanwhile is not known."""
+    parts.run.blind = parts.run.phase in ("training", "silent")
 
 
 def hear(parts: Parts, entry: LogEntry, outcome: Outcome) -> None:
@@ -28,8 +36,11 @@ def hear(parts: Parts, entry: LogEntry, outcome: Outcome) -> None:
         run.phase = "training"
     if entry.attempt not in parts.state.attempts and isinstance(entry.observation, StepReport):
         step = max(0, entry.observation.step - 1)
-        start = AttemptStarted(at=0.0, mode="observe", step=step, rollback_reason="its start was never reported")
+        at, reason = entry.observation.at, "its start was never reported"
+        start = AttemptStarted(at=at, mode="observe", step=step, rollback_reason=reason)
         started(parts, replace(entry, observation=start), start, outcome)
+    if entry.attempt == run.attempt and not entry.backlog:
+        run.blind = False
 
 
 def started(parts: Parts, entry: LogEntry, attempt: AttemptStarted, outcome: Outcome) -> None:
@@ -37,9 +48,12 @@ def started(parts: Parts, entry: LogEntry, attempt: AttemptStarted, outcome: Out
     run = parts.run
     if entry.attempt in parts.state.attempts and entry.attempt != run.attempt:
         return  # a straggler: the attempt after it trains already
+    if _is_past(run, entry, attempt):
+        _remember(parts, entry.attempt)
+        return
     parts.deciding.withdraw("a new attempt began", outcome)
     outcome.rollups += parts.rollups.flush()
-    _begin(parts, entry.attempt)
+    _begin(parts, entry.attempt, attempt.at)
     outcome.checkpoints += parts.catalog.started(attempt.step)
     run.last_at, run.step, run.max_steps = entry.received_at, attempt.step, attempt.max_steps
     run.mode, run.rollback, run.rollback_reason = attempt.mode, attempt.rollback, attempt.rollback_reason
@@ -63,13 +77,25 @@ def ended(parts: Parts, entry: LogEntry, end: AttemptEnded, outcome: Outcome) ->
 
 def tick(parts: Parts, _entry: LogEntry, silence: Tick, _outcome: Outcome) -> None:
     """The daemon listened and heard nothing."""
+    if silence.silent_s >= BLIND_AT_MOST_S:
+        parts.run.blind = False
     if parts.run.phase == "training" and silence.silent_s >= SILENT_AFTER_S:
         parts.run.phase = "silent"
 
 
-def _begin(parts: Parts, attempt: AttemptId) -> None:
+def _is_past(run: Run, entry: LogEntry, attempt: AttemptStarted) -> bool:
+    """Whether this is history of an attempt that was over before the one that is known began."""
+    return entry.backlog and entry.attempt != run.attempt and attempt.at < run.began_at
+
+
+def _begin(parts: Parts, attempt: AttemptId, at: float) -> None:
     run = parts.run
     run.attempt, run.segment, run.phase = attempt, 0, "training"
+    run.began_at, run.blind = at, False
     if attempt not in parts.state.attempts:
         run.attempts += 1
-        parts.state.attempts = [*parts.state.attempts, attempt][-ATTEMPTS_KEPT:]
+        _remember(parts, attempt)
+
+
+def _remember(parts: Parts, attempt: AttemptId) -> None:
+    parts.state.attempts = [*parts.state.attempts, attempt][-ATTEMPTS_KEPT:]

@@ -173,7 +173,7 @@ class Deciding:
             run=run,
             policy=policy,
             selection=selection,
-            backlog=entry.backlog or run.behind,
+            backlog=_is_history(run, entry),
             rollback_steps=self.state.rollback_steps,
             failed_orders=self.state.failed_orders.get(incident.id, 0),
             worked_steps=self.state.worked_steps,
@@ -198,7 +198,7 @@ class Deciding:
         if kind == "hold":
             return not run.held_by
         if kind == "backlog":
-            return not (entry.backlog or run.behind)
+            return not _is_history(run, entry)
         if kind == "cooldown":
             since = self.state.worked_steps - self.state.rollback_steps[-1]
             return since >= self.policy.limits.cooldown_steps
@@ -214,3 +214,7 @@ class Deciding:
             self.state.notice_count += 1
             notice = notice_of(incident, decision, sequence=self.state.notice_count)
             self.state.notices = [*self.state.notices, notice][-NOTICES_KEPT:]
+
+
+def _is_history(run: Run, entry: LogEntry) -> bool:
+    return entry.backlog or run.behind or run.blind

@@ -20,12 +20,13 @@ from sentinel.protocol.observations import (
     CheckpointReport,
     CommandResult,
     OperatorRequest,
+    PipelineStarted,
     PolicyChanged,
     StepReport,
     Tick,
 )
 
-VERSION: Final = "1"
+VERSION: Final = "2"
 """Rises when the same log would lead to other decisions, or a snapshot to another state."""
 
 Stage = Callable[[Parts, LogEntry, Any, Outcome], None]
@@ -39,6 +40,7 @@ STAGES: Final[Mapping[type, Stage]] = {
     CommandResult: answers.command_result,
     ActionResult: answers.action_result,
     OperatorRequest: operators.request,
+    PipelineStarted: attempts.listening,
     PolicyChanged: operators.policy_changed,
 }
 """What is not here is kept in the log and changes nothing."""

@@ -26,7 +26,7 @@ class Situation:
     policy: Policy
     selection: Selection
     backlog: bool
-    """The entry is history, not the live edge."""
+    """The entry is history, or the live edge is not known."""
     rollback_steps: Sequence[int]
     """Step at which each past rollback of the run was made, counted in steps worked, oldest first."""
     failed_orders: int
@@ -67,6 +67,8 @@ def _hold(situation: Situation) -> Refusal | None:
 def _backlog(situation: Situation) -> Refusal | None:
     if not situation.backlog:
         return None
+    if situation.run.blind:
+        return Refusal(kind="backlog", reason="the daemon has just begun to listen, where the run is now is not known")
     return Refusal(kind="backlog", reason="this report waited for the daemon: the run has gone on since")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from sqlalchemy import Connection, RowMapping, insert, select, update
+from sqlalchemy import Connection, RowMapping, insert, or_, select, update
 
 from sentinel.domain.actions import SETTLED, TRANSITIONS, Action, ActionChange, Executor
 from sentinel.domain.transitions import next_state
@@ -63,11 +63,13 @@ def claim_orders(connection: Connection, run: RunId, *, at: float) -> None:
 def claim_due(connection: Connection, executor: Executor, *, at: float, limit: int = 20) -> list[tuple[Action, int]]:
     """Claims unsettled actions that are due; each with its number of tries, this one included.
 
-    What nobody answers for is due again after a wait that doubles.
+    What nobody answers for is due again after a wait that doubles. What seems due later than after the longest wait was
+    planned by a clock that has been set back since.
     """
+    is_due = or_(actions.c.due_at <= at, actions.c.due_at > at + RETRY_LONGEST_S)
     query = (
         select(actions)
-        .where(actions.c.executor == executor, actions.c.state.in_(("planned", "claimed")), actions.c.due_at <= at)
+        .where(actions.c.executor == executor, actions.c.state.in_(("planned", "claimed")), is_due)
         .order_by(actions.c.due_at, actions.c.id)
         .limit(limit)
     )

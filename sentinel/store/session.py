@@ -36,6 +36,14 @@ NETWORK_FILE_SYSTEMS: Final = frozenset(
 )
 """SQLite's locks and write-ahead log do not hold on them (sqlite.org, "How To Corrupt An SQLite Database File")."""
 BUSY_TIMEOUT_S: Final = 5.0
+PATIENCE: Final[dict[str, Any]] = {
+    "connect_timeout": 5,
+    "keepalives_idle": 5,
+    "keepalives_interval": 2,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 10_000,
+}
+"""How long a server that does not answer is waited for: seconds, but the last is in milliseconds (libpq's names)."""
 
 
 class Database:
@@ -47,6 +55,8 @@ class Database:
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
+        one_moment = {"isolation_level": "REPEATABLE READ"} if engine.dialect.name == "postgresql" else {}
+        self._for_reading = engine.execution_options(**one_moment)  # SQLite's transactions see one moment anyway
 
     @contextmanager
     def transaction(self) -> Iterator[Connection]:
@@ -69,7 +79,7 @@ class Database:
             StoreUnavailable: it cannot be read.
         """
         try:
-            with self.engine.connect() as connection:
+            with self._for_reading.connect() as connection:
                 yield connection
         except SQLAlchemyError as error:
             raise StoreUnavailable(f"the database cannot be read: {getattr(error, 'orig', error)}") from error
@@ -90,7 +100,7 @@ def open_database(url: str) -> Database:
     """
     try:
         parsed = make_url(url)
-        engine = _open_sqlite(parsed) if parsed.get_backend_name() == "sqlite" else create_engine(parsed)
+        engine = _open_sqlite(parsed) if parsed.get_backend_name() == "sqlite" else _open_server(parsed)
     except ArgumentError as error:
         raise StoreUnavailable(f"{url!r} is not a database URL: {error}; an example is sqlite:///sentinel.db") from None
     except ModuleNotFoundError as error:
@@ -184,6 +194,11 @@ def _open_sqlite(url: URL) -> Engine:
     event.listen(engine, "connect", _set_up_sqlite)
     event.listen(engine, "begin", _begin)
     return engine
+
+
+def _open_server(url: URL) -> Engine:
+    given = PATIENCE | {name: url.query[name] for name in PATIENCE if name in url.query}
+    return create_engine(url, connect_args=given, pool_pre_ping=True)
 
 
 def _check_place(path: Path) -> None:

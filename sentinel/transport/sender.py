@@ -1,8 +1,8 @@
 """Delivers observations to the daemon from a thread that is not the training's, and never waits longer than told.
 
-Whatever the daemon does (absent, slow, HTTP 500, garbage), the sender keeps what it has up to a limit, drops the oldest
-beyond it and counts them, and tries again with an exponential back-off. What it sends again carries the numbers that it
-carried the first time, so the daemon takes it once.
+Whatever the daemon does (absent, slow, HTTP 500, garbage), the sender keeps what it has up to a limit, on disk where it
+has a spool and else in memory, drops the oldest beyond it and counts them, and tries again with a growing back-off.
+What it sends again carries the numbers that it carried the first time, so the daemon takes it once.
 """
 
 from __future__ import annotations
@@ -12,16 +12,17 @@ import random
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, takewhile
 from typing import Final
 from urllib.parse import urlsplit
 
 from sentinel.protocol import codec
 from sentinel.protocol.commands import Reply
+from sentinel.protocol.digest import HEADER, digest
 from sentinel.protocol.ids import AttemptId, RunId, SenderId
 from sentinel.protocol.observations import Observation, ObservationBatch
 from sentinel.protocol.version import PROTOCOL_VERSION
+from sentinel.transport.spool import Kept, Spool
 
 BATCH_LIMIT: Final = 500
 PENDING_LIMIT: Final = 20_000
@@ -33,13 +34,8 @@ FIRST_BACK_OFF_S: Final = 0.25
 LONGEST_BACK_OFF_S: Final = 30.0
 REFUSED_FOR_GOOD: Final = frozenset({400, 409, 413, 422})
 """The same batch would be refused again. Everything else may pass: 401 and 403 once the token is mended."""
-
-
-@dataclass(slots=True)
-class _Pending:
-    counter: int
-    offered_at: float
-    observation: Observation
+PROBLEM: Final = "application/problem+json"
+"""The type of a refusal in the daemon's own words. Others may refuse what was garbled on its way, except by 413."""
 
 
 class Sender:
@@ -54,6 +50,7 @@ class Sender:
         sender: who reports, such as ``rank-0``.
         token: bearer token, where the daemon wants one.
         timeout_s: the longest wait for one step of an exchange (connecting, sending, each read).
+        spool: keeps on disk what cannot be delivered.
         clock: monotonic seconds.
 
     Raises:
@@ -69,6 +66,7 @@ class Sender:
         sender: SenderId,
         token: str | None = None,
         timeout_s: float = 5.0,
+        spool: Spool | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         parts = urlsplit(url)
@@ -82,15 +80,15 @@ class Sender:
         self._headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {token}"} if token else {})
         self._timeout_s = timeout_s
         self._clock = clock
-        self._pending: deque[_Pending] = deque()
+        self._spool = spool
+        self._pending: deque[Kept] = deque()
         self._counter = 0
         self._connection: http.client.HTTPConnection | None = None
         self._failures = 0
         self._random = random.Random()  # our own: the training's global generator must not notice us
         self._retry_at = 0.0
         self._notices_after = 0
-        self.dropped_total = 0
-        """Observations lost: the buffer was full, or the daemon refused them for good."""
+        self._dropped_total = 0
         self.problem: str | None = None
         """Why the last exchange failed; None after one that did not."""
         self.delivered_total = 0
@@ -98,7 +96,17 @@ class Sender:
     @property
     def pending(self) -> int:
         """Observations that wait."""
-        return len(self._pending)
+        return len(self._pending) + self.kept
+
+    @property
+    def kept(self) -> int:
+        """Observations of these that wait on disk: the next attempt delivers what this one does not."""
+        return 0 if self._spool is None else self._spool.pending
+
+    @property
+    def dropped_total(self) -> int:
+        """Observations lost: there was no more room for them, or the daemon refused them for good."""
+        return self._dropped_total + (0 if self._spool is None else self._spool.dropped_total)
 
     @property
     def due(self) -> bool:
@@ -106,25 +114,38 @@ class Sender:
         return self._clock() >= self._retry_at
 
     def offer(self, observation: Observation) -> None:
-        """Takes an observation for delivery; beyond ``PENDING_LIMIT`` the oldest is dropped and counted."""
-        if len(self._pending) >= PENDING_LIMIT:
+        """Takes an observation for delivery; beyond ``PENDING_LIMIT`` in memory the oldest is dropped and counted."""
+        if len(self._pending) >= PENDING_LIMIT and not self._keep():
             self._pending.popleft()
-            self.dropped_total += 1
-        self._pending.append(_Pending(self._counter, self._clock(), observation))
+            self._dropped_total += 1
+        self._pending.append(
+            Kept(
+                attempt=self._attempt,
+                sender=self._sender,
+                counter=self._counter,
+                offered_at=self._clock(),
+                observation=observation,
+            )
+        )
         self._counter += 1
+
+    def keep(self) -> None:
+        """Puts on disk what waits, if the daemon is away or older things are there: to be called after exchanges."""
+        if self.problem is not None or self.kept:
+            self._keep()
 
     def exchange(self) -> Reply | None:
         """Sends the oldest batch and returns the reply; None if nothing waits, it is too early, or it failed."""
-        batch = self._next_batch()
-        if not batch or not self.due:
+        batch = self._next_batch() if self.due else ()
+        if not batch:
             return None
         try:
-            status, body = self._post(codec.dumps(self._message(batch)).encode())
+            status, body, is_final = self._post(codec.dumps(self._message(batch)).encode())
         except (OSError, http.client.HTTPException, ValueError) as error:  # ValueError: no such host or token can be
             self._failed(f"{type(error).__name__}: {error}")
             return None
         if status != 200:
-            self._refused(batch, status, body)
+            self._refused(batch, f"HTTP {status}: {body[:500].decode('utf-8', 'replace')}", is_final=is_final)
             return None
         try:
             reply = codec.decode_reply(codec.parse(body))
@@ -136,67 +157,89 @@ class Sender:
         return reply
 
     def close(self) -> None:
-        """Closes the connection; what still waits is lost."""
+        """Closes the connection; what still waits is kept for the next attempt, and lost where there is no spool."""
+        self._hang_up()
+        self._keep()
+        if self._spool is not None:
+            self._spool.close()
+
+    def _keep(self) -> bool:
+        if self._spool is not None and self._pending and self._spool.put(self._pending):
+            self._pending.clear()
+        return not self._pending
+
+    def _hang_up(self) -> None:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
 
-    def _next_batch(self) -> Sequence[_Pending]:
-        """The oldest waiting observations; only the very oldest are ever dropped, so their numbers have no gap."""
-        return list(islice(self._pending, BATCH_LIMIT))
+    def _next_batch(self) -> Sequence[Kept]:
+        """The oldest waiting observations, with numbers that follow each other: history or news, never both."""
+        oldest = [] if self._spool is None else self._spool.oldest(BATCH_LIMIT)
+        waiting = oldest or list(islice(self._pending, BATCH_LIMIT))
+        return list(takewhile(lambda each: self._is_old(each) is self._is_old(waiting[0]), waiting))
 
-    def _message(self, batch: Sequence[_Pending]) -> ObservationBatch:
+    def _is_old(self, kept: Kept) -> bool:
+        return kept.attempt != self._attempt or self._clock() - kept.offered_at > BACKLOG_AFTER_S
+
+    def _message(self, batch: Sequence[Kept]) -> ObservationBatch:
         return ObservationBatch(
             protocol=PROTOCOL_VERSION,
             run=self._run,
-            attempt=self._attempt,
-            sender=self._sender,
+            attempt=batch[0].attempt,
+            sender=batch[0].sender,
             first_counter=batch[0].counter,
             observations=tuple(item.observation for item in batch),
-            backlog=self._clock() - batch[-1].offered_at > BACKLOG_AFTER_S,
+            backlog=self._is_old(batch[0]),
             notices_after=self._notices_after,
         )
 
-    def _post(self, body: bytes) -> tuple[int, bytes]:
+    def _post(self, body: bytes) -> tuple[int, bytes, bool]:
         reused = self._connection is not None
         try:
             return self._ask(body)
         except ConnectionError:
-            self.close()
+            self._hang_up()
             if not reused:
                 raise
             return self._ask(body)  # servers close a connection that was idle: that is no failure
 
-    def _ask(self, body: bytes) -> tuple[int, bytes]:
+    def _ask(self, body: bytes) -> tuple[int, bytes, bool]:
         if self._connection is None:
             kind = http.client.HTTPSConnection if self._https else http.client.HTTPConnection
             self._connection = kind(self._host, self._port, timeout=self._timeout_s)
-        self._connection.request("POST", self._path, body, self._headers)
+        self._connection.request("POST", self._path, body, self._headers | {HEADER: digest(body)})
         response = self._connection.getresponse()
         text = response.read(REPLY_LIMIT_BYTES)
+        if response.getheader(HEADER) not in (None, digest(text)):
+            raise http.client.HTTPException("the answer was changed on its way")
         if response.will_close or not response.isclosed():
-            self.close()
-        return response.status, text
+            self._hang_up()
+        is_daemons = response.getheader("Content-Type") == PROBLEM or response.status == 413
+        return response.status, text, is_daemons and response.status in REFUSED_FOR_GOOD
 
-    def _delivered(self, batch: Sequence[_Pending]) -> None:
-        self._drop_through(batch[-1].counter)
+    def _delivered(self, batch: Sequence[Kept]) -> None:
+        self._settle(len(batch))
         self.delivered_total += len(batch)
         self.problem, self._failures, self._retry_at = None, 0, 0.0
 
-    def _refused(self, batch: Sequence[_Pending], status: int, body: bytes) -> None:
-        detail = body[:500].decode("utf-8", "replace")
-        if status in REFUSED_FOR_GOOD:
-            self._drop_through(batch[-1].counter)
-            self.dropped_total += len(batch)
-        self._failed(f"HTTP {status}: {detail}")
+    def _refused(self, batch: Sequence[Kept], problem: str, *, is_final: bool) -> None:
+        if is_final:
+            self._settle(len(batch))
+            self._dropped_total += len(batch)
+        self._failed(problem)
 
     def _failed(self, problem: str) -> None:
-        self.close()
+        self._hang_up()
         self.problem = problem
         self._failures += 1
         back_off = min(LONGEST_BACK_OFF_S, FIRST_BACK_OFF_S * 2.0 ** min(self._failures, 20))
         self._retry_at = self._clock() + back_off * self._random.uniform(0.5, 1.0)
 
-    def _drop_through(self, counter: int) -> None:
-        while self._pending and self._pending[0].counter <= counter:
+    def _settle(self, count: int) -> None:
+        """The oldest ``count`` that wait need not be sent again."""
+        if self._spool is not None and self._spool.pending:
+            self._spool.settled(count)
+            return
+        for _ in range(count):
             self._pending.popleft()

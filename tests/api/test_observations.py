@@ -12,6 +12,7 @@ import pytest
 
 from sentinel.api.body import LIMIT_BYTES
 from sentinel.protocol import codec
+from sentinel.protocol.digest import digest
 from sentinel.protocol.observations import StepReport
 from tests.builders import RUN
 from tests.daemons import Agent
@@ -153,3 +154,14 @@ def test_a_database_that_cannot_be_written_is_said_to_be_so(agent: Agent, tmp_pa
     assert agent.post(reports).json()["accepted"] == 5
     buckets = agent.get(f"/v1/runs/{RUN}/series")["series"]["loss"]
     assert [bucket["first_step"] for bucket in buckets] == list(range(1, 86))
+
+
+def test_a_body_that_was_changed_on_its_way_is_not_taken(agent: Agent) -> None:
+    """A digit that flipped is still JSON: where the digest does not fit nothing is kept, and it may be sent again."""
+    body = codec.dumps(agent.batch(agent.reports(1, loss=2.0))).encode()
+    changed = body.replace(b'"loss":2.0', b'"loss":9.0')
+    headers = {"Content-Type": "application/json", "Content-Digest": digest(body)}
+    assert agent.http.post("/v1/observations", content=changed, headers=headers).status_code == 503
+    answer = agent.http.post("/v1/observations", content=body, headers=headers)
+    assert (answer.status_code, answer.json()["duplicates"]) == (200, 0)
+    assert answer.headers["Content-Digest"] == digest(answer.content)

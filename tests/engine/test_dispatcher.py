@@ -20,6 +20,8 @@ from tests.builders import RUN
 from tests.daemons import Voice, writing
 from tests.receiver import Receiver
 
+pytestmark = pytest.mark.usefixtures("every_store")
+
 PUBLIC_URL = "http://daemon:8321"
 
 
@@ -172,6 +174,7 @@ def test_a_dispatcher_that_is_stopped_sends_no_more(writer: Writer) -> None:
     assert Dispatcher(writer, [channel]).dispatch() == 1
 
 
+@pytest.mark.parametrize("every_store", ["sqlite"], indirect=True)
 def test_without_a_database_nothing_is_sent(writer: Writer) -> None:
     """An outbox that cannot be written is said to be so, and no alert goes out that could not be noted."""
     channel = Channel("test", works)

@@ -14,6 +14,8 @@ from sentinel.store.session import Database, open_database
 from tests.builders import RUN
 from tests.daemons import Voice, database_url, writing
 
+pytestmark = pytest.mark.usefixtures("every_store")
+
 OBSERVE = 'mode = "observe"\n'
 
 

@@ -13,6 +13,8 @@ from sentinel.store.session import Database, migrate, open_database
 from tests.builders import RUN
 from tests.daemons import database_url
 
+pytestmark = pytest.mark.usefixtures("every_store")
+
 INCIDENT = IncidentId("run-1.i5")
 ALERT = Action(id=ActionId("run-1.a5.0"), incident=INCIDENT, executor="alert", payload={"status": "firing"})
 ORDER = Action(id=ActionId("run-1.a5.1"), incident=INCIDENT, executor="trainer_command", payload={"kind": "roll_back"})

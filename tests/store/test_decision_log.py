@@ -11,6 +11,8 @@ from sentinel.store import decision_log
 from tests.builders import RUN
 from tests.daemons import Voice, writing
 
+pytestmark = pytest.mark.usefixtures("every_store")
+
 
 @pytest.fixture
 def writer(tmp_path: Path) -> Iterator[Writer]:

@@ -15,6 +15,8 @@ from sentinel.store.session import Database, migrate, open_database
 from tests.builders import ATTEMPT, ONE_OF_EACH, RUN, SENDER, entry
 from tests.daemons import database_url
 
+pytestmark = pytest.mark.usefixtures("every_store")
+
 
 @pytest.fixture
 def database(tmp_path: Path) -> Iterator[Database]:

@@ -5,12 +5,10 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from alembic import command
 from sqlalchemy import text
 
 from sentinel.domain.errors import StoreUnavailable
-from sentinel.store import session
-from sentinel.store.session import check_current, lock, migrate, network_file_system, open_database, revision
+from sentinel.store.session import lock, migrate, network_file_system, open_database, revision
 from tests.daemons import database_url
 
 MOUNTS = """\
@@ -20,32 +18,6 @@ server:/home /srv/share nfs4 rw,vers=4.2 0 0
 10.0.0.1@tcp:/scratch /scratch lustre rw 0 0
 proc /proc proc rw 0 0
 """
-
-
-def test_models_are_what_the_migrations_make(tmp_path: Path) -> None:
-    """A migrated database needs no further migration to become what the tables say (alembic check)."""
-    database = open_database(database_url(tmp_path))
-    migrate(database)
-    check_current(database)
-    config = session._alembic()
-    with database.transaction() as connection:
-        config.attributes["connection"] = connection
-        command.check(config)
-    database.close()
-
-
-def test_migrations_can_be_undone(tmp_path: Path) -> None:
-    """Downgrading to nothing leaves no table but alembic's own."""
-    database = open_database(database_url(tmp_path))
-    migrate(database)
-    config = session._alembic()
-    with database.transaction() as connection:
-        config.attributes["connection"] = connection
-        command.downgrade(config, "base")
-    with database.reading() as connection:
-        tables = connection.execute(text("SELECT name FROM sqlite_master WHERE type = 'table'")).scalars().all()
-    assert tables == ["alembic_version"]
-    database.close()
 
 
 def test_a_migration_that_fails_leaves_nothing(tmp_path: Path) -> None:
@@ -59,14 +31,6 @@ def test_a_migration_that_fails_leaves_nothing(tmp_path: Path) -> None:
     assert revision(database) is None
     with database.reading() as connection:
         assert connection.execute(text("SELECT count(*) FROM sqlite_master")).scalar_one() == 1
-    database.close()
-
-
-def test_an_empty_database_is_behind(tmp_path: Path) -> None:
-    """Without the tables the check names the command that makes them."""
-    database = open_database(database_url(tmp_path))
-    with pytest.raises(StoreUnavailable, match="sentinel database upgrade"):
-        check_current(database)
     database.close()
 
 
@@ -155,22 +119,6 @@ def test_a_wrong_url_is_refused_with_an_example(url: str, problem: str) -> None:
 def test_network_file_systems_are_known_by_their_mounts(path: str, kind: str | None) -> None:
     """The innermost mount decides, names of mounts may hold spaces, and a common prefix of names is no mount."""
     assert network_file_system(Path(path), MOUNTS) == kind
-
-
-def test_a_reader_sees_one_moment(tmp_path: Path) -> None:
-    """What is committed while somebody reads is not seen by that reader."""
-    database = open_database(database_url(tmp_path))
-    with database.transaction() as connection:
-        connection.execute(text("CREATE TABLE numbers (value)"))
-    count = text("SELECT count(*) FROM numbers")
-    with database.reading() as reader:
-        assert reader.execute(count).scalar_one() == 0
-        with database.transaction() as writer:
-            writer.execute(text("INSERT INTO numbers VALUES (1)"))
-        assert reader.execute(count).scalar_one() == 0
-    with database.reading() as reader:
-        assert reader.execute(count).scalar_one() == 1
-    database.close()
 
 
 def test_commits_are_synced_to_the_disk(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from sentinel.protocol import codec
 from sentinel.protocol.commands import Notice, Reply, RollBack
+from sentinel.protocol.digest import digest
 from sentinel.protocol.ids import AttemptId, CheckpointId, CommandId, IncidentId, RunId, SenderId
 from sentinel.protocol.observations import Heartbeat, ObservationBatch
 from sentinel.transport.sender import (
@@ -225,6 +226,11 @@ FAILURES: dict[str, tuple[Answer, str]] = {
     "503": (_answer(503, b""), "HTTP 503"),
     "401": (_answer(401, b"who are you"), "HTTP 401: who are you"),
     "403": (_answer(403, b""), "HTTP 403"),
+    "400 of a proxy": (_answer(400, b"bad request", headers={"Content-Type": "text/html"}), "HTTP 400: bad request"),
+    "changed": (
+        _answer(200, codec.dumps(Reply(accepted=7)).encode(), headers={"Content-Digest": digest(b"another")}),
+        "the answer was changed on its way",
+    ),
     "301": (_answer(301, b"", headers={"Location": "http://127.0.0.1:1/"}), "HTTP 301"),
 }
 
@@ -290,7 +296,8 @@ def test_an_https_url_to_a_plain_server_is_a_problem(daemon: Daemon, dial: Dial)
 @pytest.mark.parametrize("status", [400, 409, 413, 422])
 def test_what_is_refused_for_good_is_dropped_and_counted(daemon: Daemon, clock: Clock, dial: Dial, status: int) -> None:
     """A batch that would be refused again does not stand in the way of the next."""
-    daemon.answers.append(_answer(status, b"observations[0].loss: expected a number"))
+    problem = {"Content-Type": "application/problem+json"}
+    daemon.answers.append(_answer(status, b"observations[0].loss: expected a number", headers=problem))
     sender = dial(daemon.url)
     _offer(sender, 2)
     assert sender.exchange() is None
@@ -355,14 +362,16 @@ def test_what_waited_long_is_a_backlog(
     assert daemon.batches[0].backlog is backlog
 
 
-def test_the_newest_of_a_batch_says_whether_it_is_backlog(daemon: Daemon, clock: Clock, dial: Dial) -> None:
-    """Old observations that travel with a fresh one belong to the live edge."""
+def test_history_and_news_never_share_a_batch(daemon: Daemon, clock: Clock, dial: Dial) -> None:
+    """What waited long goes out first, as history of its own: a fault in it must not look like one of now."""
     sender = dial(daemon.url)
-    _offer(sender)
+    _offer(sender, 2)
     clock.now += 60.0
     _offer(sender)
     sender.exchange()
-    assert daemon.batches[0].backlog is False
+    sender.exchange()
+    told = [(batch.first_counter, len(batch.observations), batch.backlog) for batch in daemon.batches]
+    assert told == [(0, 2, True), (2, 1, False)]
 
 
 @pytest.mark.parametrize("url", ["", "localhost:8321", "ftp://localhost", "http://", "127.0.0.1", "http://h:port"])

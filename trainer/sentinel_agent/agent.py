@@ -20,6 +20,7 @@ from sentinel.protocol.commands import Reply, RollBack
 from sentinel.protocol.ids import CommandId, IncidentId, RunId, SenderId
 from sentinel.protocol.observations import AttemptEnded, AttemptStarted, CommandResult
 from sentinel.transport.sender import Sender
+from sentinel.transport.spool import Spool
 from sentinel_agent import identity, rollback
 from sentinel_agent.checkpoints import CheckpointStore
 from sentinel_agent.courier import Courier
@@ -60,7 +61,9 @@ class Tally:
     incidents: int
     rollbacks: int
     lost: int
-    """Reports that no daemon has."""
+    """Reports that no daemon has, and none will get."""
+    kept: int
+    """Reports on disk, for the next attempt to deliver."""
     pinned: int
     held_bytes: int
     """Disk that only the pins hold."""
@@ -91,6 +94,7 @@ class Agent:
         self.courier = Courier(device, guard=guard, on_reply=self._on_reply, say=say)
         self.gpu = GpuReader(device, self.courier.inbox.append)
         self.keeper: CheckpointKeeper | None = None
+        self.spool: Spool | None = None
         self._folder = folder
         self._say = say
         self._impossible = ""
@@ -114,13 +118,16 @@ class Agent:
             identity.keep_run(self._folder, self.run)
         except OSError as error:
             self._say(f"the run's name cannot be kept, a resume will not find it: {error}; set SENTINEL_RUN={self.run}")
+        sender = SenderId("rank-0")
+        self.spool = Spool(self._folder / self.run / "spool", attempt=self.attempt, sender=sender, say=self._say)
         self.courier.begin(
             Sender(
                 self.settings.url,
                 run=self.run,
                 attempt=self.attempt,
-                sender=SenderId("rank-0"),
+                sender=sender,
                 token=self.settings.token,
+                spool=self.spool,
             ),
             self._started(attempt),
         )
@@ -208,7 +215,8 @@ class Agent:
             steps=self._steps,
             incidents=len(self._incidents),
             rollbacks=self.segment,
-            lost=0 if sender is None else sender.dropped_total + sender.pending,
+            lost=0 if sender is None else sender.dropped_total + sender.pending - sender.kept,
+            kept=0 if sender is None else sender.kept,
             pinned=0 if store is None else sum(not each.elsewhere for each in store.checkpoints),
             held_bytes=0 if store is None else store.held_bytes(),
         )

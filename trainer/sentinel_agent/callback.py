@@ -221,6 +221,7 @@ class SentinelCallback(Callback):
             url=agent.settings.url,
             answers=sender is not None and sender.delivered_total > 0,
             problem=None if sender is None else sender.problem,
+            spool="" if agent.spool is None or agent.spool.problem else str(agent.spool.folder),
             saving=saving(trainer),
             checkpoint_every=self._every,
             pins=str(store.folder),

@@ -119,6 +119,7 @@ class Courier:
         if self.sender.problem is None and monotonic() - self._told_at > HEARTBEAT_S:
             self.offer(self._heartbeat(self.sender))
         self._exchange(self.sender)
+        self.sender.keep()
 
     def _finish(self, sender: Sender) -> None:
         """Does and delivers what there is, as long as the daemon answers and there is time."""
@@ -167,6 +168,7 @@ class Courier:
             if not sender.pending or not sender.due:
                 return
             reply = sender.exchange()
+            sender.keep()
             self._say_change(sender)
             self.first_answer.set()
             if reply is not None:
@@ -179,7 +181,7 @@ class Courier:
             return
         if self._is_heard is not None:
             self._said_at = monotonic()
-            kept = f"the daemon is lost ({sender.problem}): telemetry is kept in memory, and every pin"
+            kept = f"the daemon is lost ({sender.problem}): telemetry is kept, and every pin"
             self._say("the daemon answers" if is_heard else kept)
         self._is_heard = is_heard
 

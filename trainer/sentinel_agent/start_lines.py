@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from sentinel.protocol.observations import Mode
 from sentinel.transport.sender import PENDING_LIMIT
+from sentinel.transport.spool import LIMIT_BYTES
 from sentinel_agent.agent import Tally
 from sentinel_agent.trainer_facts import Saving
 
@@ -42,6 +43,8 @@ class Start:
     """Whether a daemon has answered."""
     problem: str | None
     """Why none has; None when it is not known yet."""
+    spool: str
+    """The folder where reports are kept while none does; empty if they are kept in memory."""
     saving: Saving
     checkpoint_every: int | None
     pins: str
@@ -63,9 +66,10 @@ def start_lines(start: Start) -> tuple[str, str, str, str, str]:
 
 def end_line(tally: Tally) -> str:
     """What was done, and what it holds on disk."""
+    kept = f", {_count(tally.kept, 'report')} kept for the next attempt to deliver" if tally.kept else ""
     return (
         f"{_count(tally.steps, 'step')} seen, {_count(tally.incidents, 'incident')}, "
-        f"{_count(tally.rollbacks, 'rollback')}, {_count(tally.lost, 'report')} not delivered; "
+        f"{_count(tally.rollbacks, 'rollback')}, {_count(tally.lost, 'report')} not delivered{kept}; "
         f"{_count(tally.pinned, 'checkpoint')} pinned, which hold {tally.held_bytes / 1e6:.1f} MB of disk by themselves"
     )
 
@@ -78,10 +82,12 @@ def _who(start: Start) -> str:
 def _daemon(start: Start) -> str:
     if start.answers:
         return f"the daemon at {start.url} answers"
-    return (
-        f"no daemon takes reports at {start.url} ({start.problem or 'no answer yet'}): telemetry is kept in memory, "
-        f"up to {PENDING_LIMIT} reports, and lost at exit; start a daemon with `sentinel serve`"
-    )
+    absent = f"no daemon takes reports at {start.url} ({start.problem or 'no answer yet'})"
+    if start.spool:
+        kept = f"in {start.spool}, up to {LIMIT_BYTES / 1e6:.0f} MB, and delivered when there is one"
+    else:
+        kept = f"in memory, up to {PENDING_LIMIT} reports, and lost at exit"
+    return f"{absent}: telemetry is kept {kept}; start a daemon with `sentinel serve`"
 
 
 def _checkpoints(start: Start) -> str:

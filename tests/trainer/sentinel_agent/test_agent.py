@@ -185,3 +185,27 @@ def test_next_attempt_of_a_named_run_reports_what_is_pinned(make_agent: Callable
     assert second.run == first.run
     assert [each.step for each in again[1:-1]] == [1, 2]
     assert len(list(tmp_path.glob("*/pins/*.ckpt"))) == 4
+
+
+def test_what_no_daemon_took_is_delivered_by_the_next_attempt(make_agent: Callable[[str], Agent]) -> None:
+    """An attempt without a daemon leaves its reports on disk; the next one tells them first, as history, once each."""
+    loop = PlainLoop()
+    with FakeDaemon(behaviour="error") as absent:
+        first = make_agent(absent.url)
+        first.start()
+        first.begin(ATTEMPT)
+        for _ in range(5):
+            loop.advance(first)
+        first.end("interrupted")
+    assert (first.tally().lost, first.tally().kept) == (0, 7)
+    with FakeDaemon() as daemon:
+        second = make_agent(daemon.url)
+        second.start()
+        second.begin(replace(ATTEMPT, step=5, is_resumed=True))
+        loop.advance(second)
+        second.end("finished")
+        told = [(batch.attempt, batch.backlog) for batch in daemon.batches]
+        assert told[0] == (first.attempt, True)
+        assert set(told[1:]) == {(second.attempt, False)}
+        assert [each.step for each in daemon.told(StepReport)] == [1, 2, 3, 4, 5, 6]
+    assert second.tally().kept == 0

@@ -122,19 +122,20 @@ def test_resumed_training(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_without_a_daemon(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The second line says why nobody answers, where telemetry is kept and what to do; the last what is lost."""
+    """The second line says why nobody answers, where telemetry is kept, what to do; the last what waits."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{taken.getsockname()[1]}"
-        train(tmp_path, SentinelCallback(url=url))
+        callback = SentinelCallback(url=url)
+        train(tmp_path, callback)
     *start, end = lines_of(capsys)
     assert start[1].startswith(f"no daemon takes reports at {url} (ConnectionRefusedError: ")
     assert start[1].endswith(
-        "telemetry is kept in memory, up to 20000 reports, and lost at exit; start a daemon with `sentinel serve`"
+        f": telemetry is kept in {tmp_path}/.sentinel/{callback.agent.run}/spool, up to 268 MB, and delivered when "
+        "there is one; start a daemon with `sentinel serve`"
     )
-    assert end.startswith("24 steps seen, 0 incidents, 0 rollbacks, ")
-    assert " not delivered; 1 checkpoint pinned, which hold " in end
-    assert not end.startswith("24 steps seen, 0 incidents, 0 rollbacks, 0 reports")
+    assert end.startswith("24 steps seen, 0 incidents, 0 rollbacks, 0 reports not delivered, ")
+    assert " reports kept for the next attempt to deliver; 1 checkpoint pinned, which hold " in end
 
 
 def test_incident_is_one_line_with_its_link(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
