@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta, tzinfo
+from typing import Final
+
+from apscheduler.schedulers.background import BackgroundScheduler
+from apscheduler.triggers.base import BaseTrigger
 
 from sentinel import clock
 from sentinel.domain.errors import SentinelError
@@ -13,7 +17,7 @@ log = logging.getLogger(__name__)
 
 
 class Scheduler:
-    """Repeats jobs, each on a thread of its own and never beside itself; one that fails is run again when it is due.
+    """Repeats jobs on threads of its own; each runs once at a time, and one that fails is run again when it is due.
 
     Args:
         failed: told the name of a job that raised, such as a metric.
@@ -21,34 +25,26 @@ class Scheduler:
 
     def __init__(self, failed: Callable[[str], None]) -> None:
         self._failed = failed
-        self._jobs: dict[str, _Job] = {}
-        self._is_running = False
+        self._scheduler = BackgroundScheduler(
+            timezone=_MONOTONIC, job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None}
+        )
 
     def every(self, interval_s: float, name: str, work: Callable[[], object]) -> None:
         """Repeats ``work`` from now on; the first time when the interval has passed."""
-        job = self._jobs[name] = _Job(interval_s, name, lambda: self._run(name, work))
-        if self._is_running:
-            job.start()
+        self._scheduler.add_job(self._run, _Interval(interval_s), (name, work), id=name)
 
     def soon(self, name: str) -> None:
         """Runs a job now instead of when it is due. Does not wait for it."""
-        if self._is_running:
-            self._jobs[name].wanted.set()
+        if self._scheduler.running:
+            self._scheduler.modify_job(name, next_run_time=_MONOTONIC.now())
 
     def start(self) -> None:
         """Begins."""
-        self._is_running = True
-        for job in self._jobs.values():
-            job.start()
+        self._scheduler.start()
 
     def stop(self) -> None:
         """Ends, when the jobs that run now are done."""
-        self._is_running = False
-        for job in self._jobs.values():
-            job.is_over = True
-            job.wanted.set()
-        for job in self._jobs.values():
-            job.join()
+        self._scheduler.shutdown()
 
     def _run(self, name: str, work: Callable[[], object]) -> None:
         try:
@@ -61,20 +57,33 @@ class Scheduler:
             log.exception("%s failed", name)
 
 
-class _Job(threading.Thread):
-    def __init__(self, interval_s: float, name: str, work: Callable[[], None]) -> None:
-        super().__init__(name=f"sentinel-{name}", daemon=True)
-        self.wanted = threading.Event()
-        self.is_over = False
-        self._interval_s = interval_s
-        self._work = work
+class _Monotonic(tzinfo):
+    """The scheduler asks the time of its zone: in this one it is the monotonic clock's, counted from 1970."""
 
-    def run(self) -> None:
-        due = clock.monotonic() + self._interval_s
-        while True:
-            self.wanted.wait(max(0.0, due - clock.monotonic()))
-            self.wanted.clear()
-            if self.is_over:
-                return
-            due = clock.monotonic() + self._interval_s
-            self._work()
+    def utcoffset(self, _moment: datetime | None) -> timedelta:
+        return timedelta(0)
+
+    def dst(self, _moment: datetime | None) -> timedelta:
+        return timedelta(0)
+
+    def tzname(self, _moment: datetime | None) -> str:
+        return "monotonic"
+
+    def fromutc(self, _moment: datetime) -> datetime:
+        return self.now()
+
+    def now(self) -> datetime:
+        return datetime.fromtimestamp(clock.monotonic(), UTC).replace(tzinfo=self)
+
+
+class _Interval(BaseTrigger):  # type: ignore[misc] # it is not typed
+    """So many seconds after now; the library's own would go by the wall clock."""
+
+    def __init__(self, interval_s: float) -> None:
+        self._interval = timedelta(seconds=interval_s)
+
+    def get_next_fire_time(self, _previous: datetime | None, now: datetime) -> datetime:
+        return now + self._interval
+
+
+_MONOTONIC: Final = _Monotonic()
