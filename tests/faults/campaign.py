@@ -9,6 +9,7 @@ import argparse
 import random
 import tempfile
 import threading
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -50,7 +51,8 @@ class Report:
     """Of the daemon."""
     mishaps: dict[str, int]
     decisions: int
-    actions: int
+    actions: dict[str, int]
+    """By executor."""
     rollbacks: int
     duration_s: float
 
@@ -88,7 +90,7 @@ def torture(plan: Plan, folder: Path) -> Report:
         lives=daemon.lives,
         mishaps=dict(network.mishaps),
         decisions=inspection.decisions(),
-        actions=len(inspection.actions()),
+        actions=dict(Counter(each["executor"] for each in inspection.actions())),
         rollbacks=sum(len(each.rolled_back) for each in trainees),
         duration_s=clock.monotonic() - began,
     )

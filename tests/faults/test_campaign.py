@@ -11,4 +11,4 @@ def test_healthy_runs_are_left_alone(tmp_path: Path) -> None:
     print(report)
     assert report.lives > 2
     assert all(report.mishaps[each] for each in ("cut", "repeat", "garble", "delay"))
-    assert (report.actions, report.rollbacks) == (0, 0)
+    assert (report.actions, report.rollbacks) == ({}, 0)
