@@ -23,7 +23,7 @@ from tests.benchmarks.detection.intervals import poisson, wilson
 
 GRID = {
     (loss_spike, "ALARM_Z"): (10.0, 12.0, 15.0),
-    (divergence, "RISE_Z"): (5.0, 6.0, 7.5),
+    (divergence, "RISE_Z"): (6.0, 7.0, 8.0),
     (episode, "PATIENCE_ROWS"): (30, 36, 44),
 }
 Constants = tuple[float, ...]
