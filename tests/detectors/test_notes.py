@@ -50,7 +50,7 @@ def test_a_burst_of_the_gradient_norm_is_a_note() -> None:
     """Thirty times the usual norm is noted at its step, with how many times it was."""
     usual = [math.exp(noise) for noise in around(0.0, 200, noise=0.2)]
     found = _norms([*usual, 30.0, *usual])
-    assert [(each.step, each.phase, each.severity) for each in found][0] == (201, "began", "info")
+    assert (found[0].step, found[0].phase, found[0].severity) == (201, "began", "info")
     assert "times its usual" in found[0].reason
 
 
