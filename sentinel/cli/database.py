@@ -24,9 +24,9 @@ def upgrade(
 ) -> None:
     """Upgrade the schema. An embedded SQLite needs no call: `sentinel serve` does it by itself."""
     given = settings.load(database_url=database_url)
+    opened = open_database(given.database_url)
     held = lock(given.database_url)
     try:
-        opened = open_database(given.database_url)
         before = revision(opened)
         migrate(opened)
         console.print(f"schema {before or 'empty'} -> {revision(opened)}")

@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from sentinel.cli.client import DEFAULT_URL, Client, Url
 from sentinel.cli.printing import AsJson, console, print_json
+from sentinel.client import DEFAULT_URL, Client, Url
 
 
 def decisions(

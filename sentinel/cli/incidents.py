@@ -7,8 +7,8 @@ from typing import Annotated, Any, Final
 import typer
 from rich.table import Table
 
-from sentinel.cli.client import DEFAULT_URL, Client, Url
 from sentinel.cli.printing import AsJson, console, moment, print_json
+from sentinel.client import DEFAULT_URL, Client, Url
 
 app = typer.Typer(help="List incidents, or show one with its decisions.", no_args_is_help=True)
 STATE_STYLES: Final = {"open": "red", "mitigating": "yellow", "escalated": "bold red", "resolved": "green"}

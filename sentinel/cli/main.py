@@ -12,6 +12,7 @@ from sentinel.cli.decisions import decisions
 from sentinel.cli.demo import demo
 from sentinel.cli.printing import errors
 from sentinel.cli.replay import replay
+from sentinel.cli.scan import scan_command
 from sentinel.cli.serve import serve
 from sentinel.cli.status import status
 from sentinel.domain.errors import SentinelError
@@ -30,6 +31,7 @@ app.command()(status)
 app.add_typer(incidents.app, name="incidents")
 app.command()(decisions)
 app.command()(replay)
+app.command("scan")(scan_command)
 app.add_typer(config.app, name="config")
 app.add_typer(database.app, name="database")
 

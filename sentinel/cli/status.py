@@ -6,8 +6,8 @@ from typing import Final
 
 from rich.table import Table
 
-from sentinel.cli.client import DEFAULT_URL, Client, Url
 from sentinel.cli.printing import AsJson, ago, console, number, print_json
+from sentinel.client import DEFAULT_URL, Client, Url
 
 _STYLES: Final = {"training": "green", "silent": "yellow", "failed": "red", "interrupted": "yellow"}
 

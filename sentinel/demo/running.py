@@ -13,7 +13,7 @@ from typing import Any, Final
 from rich.console import Console
 
 from sentinel import clock
-from sentinel.cli.client import Client
+from sentinel.client import Client
 from sentinel.demo import processes
 from sentinel.demo.processes import Process
 from sentinel.demo.schedule import CHECKPOINT_EVERY, FAULTS, HEALTHY_STEPS, STEPS

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 from typing import Any
 
-from sentinel.cli.client import Client
+from sentinel.client import Client
 
 Document = dict[str, Any]
 

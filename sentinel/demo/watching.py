@@ -8,8 +8,7 @@ from typing import Any, Final
 from rich.console import Console
 from rich.status import Status
 
-from sentinel.cli.client import Client
-from sentinel.cli.printing import number
+from sentinel.client import Client
 
 RECENT_STEPS: Final = 20
 _COLOURS: Final = {"rollback": "magenta", "escalate": "bold red", "watch": "yellow", "none": "green"}
@@ -53,7 +52,7 @@ class Watching:
     def _standing(self) -> str:
         run = self.client.get(f"/v1/runs/{self.run}")
         step = run["step"]
-        text = f"step {step}  loss {number(run.get('loss'))}  segment {run['segment']}"
+        text = f"step {step}  loss {_shown(run.get('loss'))}  segment {run['segment']}"
         speed = self._tokens_per_s(step)
         if speed is not None:
             text += f"  {speed:,.0f} tokens/s"
@@ -81,6 +80,10 @@ class Watching:
         target = f" to step {decision['target_step']}" if decision.get("target_step") is not None else ""
         done = f"{decision['rung']}{target} ({decision['outcome']})"
         return f"[{colour}]  decision[/]  {decision['change']}: [{colour}]{done}[/]; {decision['reason']}"
+
+
+def _shown(loss: float | str | None) -> str:
+    return f"{loss:.4g}" if isinstance(loss, float) else str(loss)
 
 
 def _means(points: Any) -> list[float]:

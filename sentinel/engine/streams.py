@@ -101,6 +101,7 @@ class Stream:
         if newest is not None:
             self._snapshot_at, tree = newest
             self.pipeline.restore(tree)
+            self._received_at = observation_log.received_at(connection, self.run, self._snapshot_at)
         self.sequence = self._snapshot_at
         for stored in observation_log.read(connection, self.run, after=self._snapshot_at):
             self.pipeline.advance(stored.entry)

@@ -25,8 +25,8 @@ from sentinel.store.session import Connection, Database
 
 log = logging.getLogger(__name__)
 
-GROUP_LIMIT: Final = 64
-"""Submissions in one transaction: bounds how long the first of them waits for the others."""
+GROUP_LIMIT: Final = 1000
+"""Observations in one transaction, about 0.1 s of work: a backlog must not keep a live NaN waiting longer."""
 Answer = TypeVar("Answer")
 
 
@@ -41,6 +41,8 @@ class Witness(Protocol):
 class _Job:
     work: Callable[[_Transaction], Any]
     future: Future[Any]
+    size: int
+    """Observations in it, about."""
 
 
 @dataclass(slots=True)
@@ -114,7 +116,7 @@ class Writer:
             payloads: the JSON text of each observation, as it came.
             received_at: Unix seconds.
         """
-        return self._submit(lambda transaction: _ingest(transaction, batch, payloads, received_at))
+        return self._submit(lambda transaction: _ingest(transaction, batch, payloads, received_at), size=len(payloads))
 
     def tell(self, run: RunId, make: Callable[[Stream], Any | None]) -> Future[bool]:
         """Appends an observation of the daemon's own to a run's log, unless ``make`` returns None."""
@@ -146,25 +148,28 @@ class Writer:
         """Runs ``work`` in the next transaction."""
         return self._submit(lambda transaction: work(transaction.connection))
 
-    def _submit(self, work: Callable[[_Transaction], Answer]) -> Future[Answer]:
+    def _submit(self, work: Callable[[_Transaction], Answer], *, size: int = 1) -> Future[Answer]:
         future: Future[Answer] = Future()
         future.set_running_or_notify_cancel()  # who goes away cannot take back what was told
         with self._submitting:
             if self._ending:
                 raise StoreUnavailable("the daemon is ending: try again when it is back")
-            self._jobs.put(_Job(work, future))
+            self._jobs.put(_Job(work, future, size))
         return future
 
     def _loop(self) -> None:
         ending = False
         while not ending:
-            jobs = [self._jobs.get()]
-            while len(jobs) < GROUP_LIMIT and not self._jobs.empty():
-                jobs.append(self._jobs.get())
-            ending = None in jobs
-            wanted = [job for job in jobs if job is not None]
-            if wanted:
-                self._commit(wanted)
+            job = self._jobs.get()
+            group: list[_Job] = []
+            while job is not None:
+                group.append(job)
+                if sum(each.size for each in group) >= GROUP_LIMIT or self._jobs.empty():
+                    break
+                job = self._jobs.get()
+            ending = job is None
+            if group:
+                self._commit(group)
 
     def _commit(self, jobs: Sequence[_Job]) -> None:
         answers: list[Any] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from sentinel.domain.actions import ActionChange, ActionEvent
@@ -10,7 +11,7 @@ from sentinel.pipeline.outcome import Outcome
 from sentinel.pipeline.parts import Parts
 from sentinel.pipeline.seeing import see
 from sentinel.protocol.ids import ActionId, CommandId
-from sentinel.protocol.observations import ActionResult, CheckpointReport, CommandResult
+from sentinel.protocol.observations import ActionResult, CheckpointReport, CommandResult, StepReport
 
 _EVENTS: Final[dict[str, ActionEvent]] = {
     "succeeded": "succeed",
@@ -54,6 +55,15 @@ def order_failed(parts: Parts, entry: LogEntry, change: ActionChange, outcome: O
     if incident is not None and incident.state == "mitigating":
         failure = parts.incidents.failed(incident, "action failed", change.reason, entry)
         parts.deciding.decide(failure, parts.run, entry, outcome)
+
+
+def unheard_rollback(parts: Parts, entry: LogEntry, report: StepReport, outcome: Outcome) -> None:
+    """A segment began of which no result told: the agent goes back only when asked, so it did as ordered."""
+    orders = parts.deciding.state.orders
+    command, order = next(iter(orders.items()), (CommandId(""), None))
+    step = max(0, report.step - 1) if order is None else min(order.command.step, max(0, report.step - 1))
+    result = CommandResult(at=report.at, command=command, outcome="succeeded", step=step, segment=report.segment)
+    _rolled_back(parts, replace(entry, observation=result), result, outcome)
 
 
 def _rolled_back(parts: Parts, entry: LogEntry, result: CommandResult, outcome: Outcome) -> None:

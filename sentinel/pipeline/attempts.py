@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from sentinel.domain.log_entry import LogEntry
@@ -9,27 +10,33 @@ from sentinel.pipeline.outcome import Outcome
 from sentinel.pipeline.parts import Parts
 from sentinel.pipeline.seeing import see
 from sentinel.protocol.ids import AttemptId
-from sentinel.protocol.observations import AttemptEnded, AttemptStarted, Tick
+from sentinel.protocol.observations import AttemptEnded, AttemptStarted, StepReport, Tick
 
 SILENT_AFTER_S: Final = 60.0
 """Twice the agent's longest back-off: a daemon that was away has been found again by then."""
 ATTEMPTS_KEPT: Final = 64
 
 
-def hear(parts: Parts, entry: LogEntry) -> None:
-    """A sender spoke. An attempt whose start was lost is only observed: nobody said that it may be touched."""
+def hear(parts: Parts, entry: LogEntry, outcome: Outcome) -> None:
+    """A sender spoke. An attempt whose start was lost begins with its first step, and is only observed.
+
+    Nobody said that it may be touched.
+    """
     run = parts.run
     run.last_at = entry.received_at
-    if entry.attempt not in parts.state.attempts:
-        _begin(parts, entry.attempt)
-        run.mode, run.rollback, run.rollback_reason = "observe", "none", "its start was never reported"
-    elif entry.attempt == run.attempt and run.phase == "silent":
+    if entry.attempt == run.attempt and run.phase == "silent":
         run.phase = "training"
+    if entry.attempt not in parts.state.attempts and isinstance(entry.observation, StepReport):
+        step = max(0, entry.observation.step - 1)
+        start = AttemptStarted(at=0.0, mode="observe", step=step, rollback_reason="its start was never reported")
+        started(parts, replace(entry, observation=start), start, outcome)
 
 
 def started(parts: Parts, entry: LogEntry, attempt: AttemptStarted, outcome: Outcome) -> None:
     """The run is trained anew or on: orders to the attempt before are void, and so is what it was going through."""
     run = parts.run
+    if entry.attempt in parts.state.attempts and entry.attempt != run.attempt:
+        return  # a straggler: the attempt after it trains already
     parts.deciding.withdraw("a new attempt began", outcome)
     outcome.rollups += parts.rollups.flush()
     _begin(parts, entry.attempt)
@@ -63,5 +70,6 @@ def tick(parts: Parts, _entry: LogEntry, silence: Tick, _outcome: Outcome) -> No
 def _begin(parts: Parts, attempt: AttemptId) -> None:
     run = parts.run
     run.attempt, run.segment, run.phase = attempt, 0, "training"
-    run.attempts += 1
-    parts.state.attempts = [*parts.state.attempts, attempt][-ATTEMPTS_KEPT:]
+    if attempt not in parts.state.attempts:
+        run.attempts += 1
+        parts.state.attempts = [*parts.state.attempts, attempt][-ATTEMPTS_KEPT:]

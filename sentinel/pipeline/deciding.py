@@ -129,6 +129,7 @@ class Deciding:
             self.withdraw("the incident is settled", outcome, incident=incident.id)
             self.state.failed_orders.pop(incident.id, None)
             self.state.told.pop(incident.id, None)
+            self.state.would_have.pop(incident.id, None)
 
     def lifted(self, run: Run, entry: LogEntry) -> Iterator[Incident]:
         """Incidents whose decision was withheld by a limit that no longer stands in the way."""

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+from sentinel.domain.actions import ActionChange
+from sentinel.domain.errors import InvalidPolicy
 from sentinel.domain.log_entry import LogEntry
+from sentinel.pipeline.answers import order_failed
 from sentinel.pipeline.outcome import Outcome
 from sentinel.pipeline.parts import Parts
+from sentinel.policy.rules import parse_policy
+from sentinel.protocol.ids import ActionId
 from sentinel.protocol.observations import OperatorRequest, PolicyChanged
 
 
-def policy_changed(parts: Parts, _entry: LogEntry, change: PolicyChanged, _outcome: Outcome) -> None:
-    """Another policy decides from here on."""
-    parts.deciding.state.policy = change.policy
+def policy_changed(parts: Parts, _entry: LogEntry, change: PolicyChanged, outcome: Outcome) -> None:
+    """Another policy decides from here on; one that cannot be understood leaves the one before in force."""
+    try:
+        parse_policy(change.policy)
+    except InvalidPolicy:
+        outcome.raised.append("policy")
+    else:
+        parts.deciding.state.policy = change.policy
 
 
 def request(parts: Parts, entry: LogEntry, wish: OperatorRequest, outcome: Outcome) -> None:
@@ -18,6 +28,8 @@ def request(parts: Parts, entry: LogEntry, wish: OperatorRequest, outcome: Outco
     run = parts.run
     if wish.request == "hold":
         run.held_by, run.hold_reason = wish.by or "a person", wish.reason
+        for command in list(parts.deciding.state.orders):
+            order_failed(parts, entry, ActionChange(ActionId(command), "expire", f"held by {run.held_by}"), outcome)
         return
     if wish.request == "release":
         run.held_by = run.hold_reason = ""

@@ -102,7 +102,7 @@ class Pipeline:
 
     def _advance(self, entry: LogEntry, outcome: Outcome) -> None:
         if entry.attempt and not isinstance(entry.observation, AttemptStarted):
-            attempts.hear(self._parts, entry)
+            attempts.hear(self._parts, entry, outcome)
         stage = STAGES.get(type(entry.observation))
         if stage is not None:
             stage(self._parts, entry, entry.observation, outcome)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -23,6 +23,10 @@ SERIES: Final = (
     "tokens",
     "peak_memory_bytes",
 )
+
+
+EXTRA_SERIES_KEPT: Final = 64
+"""Series of the user's own in one run: a name made anew with each step must not fill the memory."""
 
 
 @dataclass(slots=True)
@@ -73,6 +77,8 @@ class RollupsState:
     """The open bucket of each series and level; keys are ``level/series``."""
 
     buckets: dict[str, Rollup] = field(default_factory=dict)
+    extras: list[str] = field(default_factory=list)
+    """The user's series that are kept: the first ones."""
 
 
 class Rollups:
@@ -84,7 +90,9 @@ class Rollups:
     def take(self, report: StepReport, sequence: int) -> list[Rollup]:
         """Adds a report's values."""
         full: list[Rollup] = []
-        for series, value in _values(report):
+        extras = self.state.extras
+        extras += [name for name in report.extra if name not in extras][: EXTRA_SERIES_KEPT - len(extras)]
+        for series, value in _values(report, extras):
             bucket = self.state.buckets.get(series)
             if bucket is None:
                 bucket = self.state.buckets[series] = Rollup(
@@ -121,10 +129,11 @@ class Rollups:
         return closed + self._close(above_key, above) if above.count >= WIDTHS[level] else closed
 
 
-def _values(report: StepReport) -> Iterator[tuple[str, float]]:
+def _values(report: StepReport, extras: Sequence[str]) -> Iterator[tuple[str, float]]:
     for series in SERIES:
         value = getattr(report, series)
         if value is not None:
             yield series, float(value)  # as a snapshot gives it back
     for name, value in report.extra.items():
-        yield f"extra.{name}", value
+        if name in extras:
+            yield f"extra.{name}", value

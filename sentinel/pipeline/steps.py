@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sentinel.domain.actions import ActionChange
 from sentinel.domain.log_entry import LogEntry
-from sentinel.pipeline.answers import order_failed
+from sentinel.pipeline.answers import order_failed, unheard_rollback
 from sentinel.pipeline.outcome import Outcome
 from sentinel.pipeline.parts import Parts
 from sentinel.pipeline.seeing import see
@@ -17,8 +17,10 @@ def step(parts: Parts, entry: LogEntry, report: StepReport, outcome: Outcome) ->
     run = parts.run
     if entry.attempt == run.attempt:
         run.behind = entry.backlog
-    if entry.attempt != run.attempt or report.segment < run.segment or report.step <= run.step:
+    if entry.attempt != run.attempt or (report.segment, report.step) <= (run.segment, run.step):
         return
+    if report.segment > run.segment:
+        unheard_rollback(parts, entry, report, outcome)
     parts.deciding.state.worked_steps += report.step - run.step
     run.segment, run.step, run.loss = report.segment, report.step, report.loss
     outcome.rollups += parts.rollups.take(report, entry.sequence)

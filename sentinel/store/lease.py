@@ -1,9 +1,8 @@
 """One active daemon per database: a lease with a fencing token.
 
-Whoever holds the lease renews it in every transaction of the log's writer. The renewal names the token that the holder was
-given, so a daemon that was stopped for a while and lost the lease cannot commit anything after the next one has taken
-over, whatever it believes (M. Kleppmann, "How to do distributed locking": the fencing token is checked by the store).
-Times are the database's own clock.
+Whoever holds the lease renews it in every transaction of the log's writer. The renewal names the token that the holder
+was given, so a daemon that was stopped for a while and lost the lease cannot commit anything after the next one has
+taken over, whatever it believes (M. Kleppmann, "How to do distributed locking"). Times are the database's own clock.
 """
 
 from __future__ import annotations

@@ -9,8 +9,9 @@ from typing import Any, Final
 from sqlalchemy import Connection, RowMapping, delete, func, insert, select
 
 from sentinel.domain.log_entry import LogEntry
-from sentinel.protocol.codec import decode_observation, dumps, parse
+from sentinel.protocol.codec import DecodeError, decode_observation, dumps, parse
 from sentinel.protocol.ids import AttemptId, RunId, SenderId
+from sentinel.protocol.observations import Observation, UnknownObservation
 from sentinel.store.tables import observations, senders, snapshots
 from sentinel.store.writing import upsert
 
@@ -71,6 +72,12 @@ def last_sequence(connection: Connection, run: RunId) -> int:
     return connection.execute(select(func.max(observations.c.sequence)).where(observations.c.run == run)).scalar() or 0
 
 
+def received_at(connection: Connection, run: RunId, sequence: int) -> float:
+    """When an entry was received; 0.0 if it is not there."""
+    query = select(observations.c.received_at).where(observations.c.run == run, observations.c.sequence == sequence)
+    return float(connection.execute(query).scalar() or 0.0)
+
+
 def next_counters(connection: Connection, run: RunId) -> dict[tuple[AttemptId, SenderId], int]:
     """For each sender of the run, the number of the first observation that was not heard yet."""
     rows = connection.execute(select(senders).where(senders.c.run == run)).mappings()
@@ -112,6 +119,14 @@ def newest_snapshot(connection: Connection, run: RunId, version: str) -> tuple[i
     return None if row is None else (row.sequence, parse(row.document))
 
 
+def _observation(row: RowMapping) -> Observation:
+    """What was stored; as unknown if a release that knew its kind less well took it and this one cannot read it."""
+    try:
+        return decode_observation(parse(row["payload"]))
+    except DecodeError:
+        return UnknownObservation(at=row["received_at"], named=row["kind"])
+
+
 def _row(stored: StoredEntry) -> dict[str, Any]:
     entry = stored.entry
     return {
@@ -135,7 +150,7 @@ def _stored(row: RowMapping) -> StoredEntry:
         received_at=row["received_at"],
         attempt=AttemptId(row["attempt"]),
         sender=SenderId(row["sender"]),
-        observation=decode_observation(parse(row["payload"])),
+        observation=_observation(row),
         backlog=row["backlog"],
     )
     return StoredEntry(entry, row["payload"])

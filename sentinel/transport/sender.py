@@ -142,7 +142,7 @@ class Sender:
             self._connection = None
 
     def _next_batch(self) -> Sequence[_Pending]:
-        """The oldest waiting observations; only the very oldest are ever dropped, so their numbers follow each other."""
+        """The oldest waiting observations; only the very oldest are ever dropped, so their numbers have no gap."""
         return list(islice(self._pending, BATCH_LIMIT))
 
     def _message(self, batch: Sequence[_Pending]) -> ObservationBatch:

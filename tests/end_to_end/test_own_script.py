@@ -2,97 +2,59 @@
 
 from __future__ import annotations
 
-import json
-import math
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
-import pytest
+import torch
 
 from sentinel.engine.replay import replay
 from sentinel.protocol.ids import RunId
 from sentinel.store.session import open_database
 from tests.daemons import Agent, database_url, serving
+from tests.trainer.sentinel_agent.own_script import run_script
+from tests.trainer.sentinel_agent.small_training import same
 
-SCRIPT = Path(__file__).with_name("shapes.py")
-POISONED_AT = 270
-WITH_FAULT = f"""
-import runpy, sys, torch
-from torch.nn.modules.module import register_module_forward_hook
-
-calls = 0
-
-def poison(module, inputs, output):
-    global calls
-    if isinstance(module, torch.nn.Sequential):
-        calls += 1
-        if calls == {POISONED_AT}:
-            return output * float("nan")
-
-register_module_forward_hook(poison)
-runpy.run_path(sys.argv[1], run_name="__main__")
-"""
+NAN_AT_STEP_150 = (149, 149, "nan")
+CHECKPOINT_STEP = 96
+"""An epoch has 32 steps, Lightning saves after each, and 50 clean ones must follow."""
 
 
-def _run(folder: Path, *, mode: str | None, url: str = "", fault: bool = True) -> tuple[list[float], str]:
-    """Runs the script in ``folder``; returns its losses and what was printed."""
-    folder.mkdir()
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("SENTINEL_")}
-    if mode is not None:
-        environment |= {"SENTINEL_MODE": mode, "SENTINEL_URL": url, "SENTINEL_RUN": "shapes"}
-    command = [sys.executable, "-c", WITH_FAULT, str(SCRIPT)] if fault else [sys.executable, str(SCRIPT)]
-    done = subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=110, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads((folder / "losses.json").read_text()), done.stdout + done.stderr
-
-
-@pytest.fixture(scope="module")
-def alone(tmp_path_factory: pytest.TempPathFactory) -> list[float]:
-    """The losses of the script with the fault and without the added line."""
-    losses, _ = _run(tmp_path_factory.mktemp("alone") / "run", mode=None)
-    return losses
-
-
-def test_in_observe_mode_it_only_tells(tmp_path: Path, alone: list[float]) -> None:
-    """Observing changes no loss, and the terminal and the API say what would have been done."""
-    with serving(tmp_path) as daemon:
-        losses, printed = _run(tmp_path / "run", mode="observe", url=daemon.url)
-        with Agent(daemon.url) as person:
-            decisions = person.get("/v1/runs/shapes/decisions")["decisions"]
-    assert [each.hex() for each in losses] == [each.hex() for each in alone]
-    assert sum(math.isnan(loss) for loss in losses) == len(losses) - POISONED_AT + 1
+def test_in_observe_mode_it_only_tells(tmp_path: Path) -> None:
+    """Observing changes nothing, and the terminal and the API say what would have been done."""
+    alone = run_script(tmp_path / "alone", added="", fault=NAN_AT_STEP_150)
+    with serving(tmp_path) as daemon, Agent(daemon.url) as person:
+        environ = {"SENTINEL_URL": daemon.url, "SENTINEL_RUN": "digits"}
+        watched = run_script(tmp_path / "watched", environ, fault=NAN_AT_STEP_150)
+        decisions = person.get("/v1/runs/digits/decisions")["decisions"]
+    assert (alone.returncode, watched.returncode) == (0, 0), watched.stderr
+    assert watched.stdout.splitlines()[-1] == alone.stdout.splitlines()[-1]
+    models = [torch.load(tmp_path / name / "model.pt") for name in ("alone", "watched")]
+    torch.testing.assert_close(*models, rtol=0, atol=0, equal_nan=True)
     would_have = [each for each in decisions if each["outcome"] == "would_have"]
-    assert [(each["rung"], each["target_step"]) for each in would_have] == [("rollback", 200)]
-    assert "would have: rollback" in printed
+    assert [(each["rung"], each["target_step"]) for each in would_have] == [("rollback", CHECKPOINT_STEP)]
+    assert "would have: rollback" in watched.stderr
 
 
-def test_in_act_mode_the_run_is_saved(tmp_path: Path, alone: list[float]) -> None:
-    """The rollback undoes the fault: all before it is unchanged, and the run ends by itself with a finite loss."""
-    with serving(tmp_path) as daemon:
-        losses, printed = _run(tmp_path / "run", mode="act", url=daemon.url)
-        with Agent(daemon.url) as person:
-            run = person.get("/v1/runs/shapes")
-            incidents = person.get("/v1/incidents")["incidents"]
-    assert [each.hex() for each in losses[: POISONED_AT - 1]] == [each.hex() for each in alone[: POISONED_AT - 1]]
-    assert [each["state"] for each in incidents] == ["resolved"]
-    assert incidents[0]["rollbacks"] == 1
-    assert math.isfinite(losses[-1])
-    assert len(losses) == len(alone)
+def test_in_act_mode_the_run_is_saved(tmp_path: Path) -> None:
+    """The rollback undoes the fault, the run ends by itself with a model that works, and the log replays."""
+    with serving(tmp_path) as daemon, Agent(daemon.url) as person:
+        environ = {"SENTINEL_URL": daemon.url, "SENTINEL_RUN": "digits", "SENTINEL_MODE": "act"}
+        done = run_script(tmp_path / "run", environ, fault=NAN_AT_STEP_150)
+        run = person.get("/v1/runs/digits")
+        incidents = person.get("/v1/incidents")["incidents"]
+    assert done.returncode == 0, done.stderr
+    assert [(each["symptom"], each["state"], each["rollbacks"]) for each in incidents] == [("nonfinite", "resolved", 1)]
     assert run["phase"] == "finished"
-    assert re.search(r"rolled back from step \d+ to step 200 in \d+ ms", printed)
-    assert replay(open_database(database_url(tmp_path)), RunId("shapes")).difference is None
+    assert all(weight.isfinite().all() for weight in torch.load(tmp_path / "run" / "model.pt").values())
+    assert re.search(rf"rolled back from step \d+ to step {CHECKPOINT_STEP} in \d+ ms", done.stderr)
+    assert replay(open_database(database_url(tmp_path)), RunId("digits")).difference is None
 
 
 def test_a_healthy_run_is_left_alone(tmp_path: Path) -> None:
-    """Without a fault nothing is found, and in act mode too every loss is that of the script alone."""
-    expected, _ = _run(tmp_path / "alone", mode=None, fault=False)
-    with serving(tmp_path) as daemon:
-        losses, _ = _run(tmp_path / "run", mode="act", url=daemon.url, fault=False)
-        with Agent(daemon.url) as person:
-            assert person.get("/v1/incidents")["incidents"] == []
-    assert losses == expected
+    """Without a fault nothing is found, and in act mode too the weights are those of the script alone."""
+    run_script(tmp_path / "alone", added="")
+    with serving(tmp_path) as daemon, Agent(daemon.url) as person:
+        run_script(tmp_path / "run", {"SENTINEL_URL": daemon.url, "SENTINEL_MODE": "act"})
+        assert person.get("/v1/incidents")["incidents"] == []
+        assert [each["phase"] for each in person.get("/v1/runs")["runs"]] == ["finished"]
+    assert same(*(torch.load(tmp_path / name / "model.pt") for name in ("alone", "run")))

@@ -26,6 +26,7 @@ from sentinel.protocol.observations import (
     PolicyChanged,
     StepReport,
     Tick,
+    UnknownObservation,
 )
 from sentinel.store import observation_log
 from sentinel.store.session import Connection
@@ -265,6 +266,33 @@ def test_the_clock_of_a_log_never_goes_back(tmp_path: Path) -> None:
         times = [each.entry.received_at for each in entries]
         assert times == sorted(times)
         assert len(set(times[-3:])) == 2
+
+
+def test_the_clock_of_a_log_goes_on_from_a_snapshot_that_nothing_follows(tmp_path: Path) -> None:
+    """A restart right at a snapshot does not forget how late it was: received_at goes on from there."""
+    later = clock.now() + 1000
+    with writing(tmp_path) as writer:
+        voice = Voice(writer)
+        batch = voice.batch(voice.reports(SNAPSHOT_EVERY))
+        writer.ingest(batch, [dumps(each) for each in batch.observations], received_at=later).result(timeout=30)
+    with writing(tmp_path) as writer:
+        writer.tell(RUN, lambda _stream: None).result(timeout=30)
+        entries = writer.write(lambda connection: list(observation_log.read(connection, RUN))).result()
+    assert {each.entry.received_at for each in entries[-SNAPSHOT_EVERY:]} == {later}
+
+
+def test_a_payload_that_cannot_be_read_does_not_stop_its_run(tmp_path: Path) -> None:
+    """An entry that another release wrote so that this one cannot read it is kept as unknown, and the run goes on."""
+    with writing(tmp_path) as writer:
+        voice = Voice(writer)
+        voice.start()
+        batch = voice.batch(voice.reports(1))
+        payload = '{"kind":"step","at":"in words"}'
+        writer.ingest(batch, [payload], received_at=clock.now()).result(timeout=30)
+        voice.counter += 1
+    with writing(tmp_path) as writer:
+        assert Voice(writer, attempt="attempt-2").start().accepted == 1
+        assert UnknownObservation in [type(each) for each in log_of(writer)]
 
 
 def test_ticks_go_to_silent_runs_that_train(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from sentinel.protocol.observations import (
     StepReport,
     Tick,
 )
-from tests.builders import ATTEMPT, DIGEST, Story, steps_of
+from tests.builders import ATTEMPT, DIGEST, STARTED, Story, steps_of
 
 NEXT = "attempt-2"
 
@@ -134,3 +134,21 @@ def test_a_run_begun_afresh_is_not_compared_with_its_past() -> None:
     for report in steps_of(curve[:400]):
         story.tell(report, attempt=NEXT)
     assert story.decisions == []
+
+
+def test_an_attempt_whose_start_was_lost_is_judged_from_its_first_report(story: Story) -> None:
+    """It resumed further back: its reports count from there, and the orders and checkpoints beyond are of the past."""
+    story.checkpoint("c120")
+    _nan(story)
+    for report in steps_of([2.0] * 5 + [nan], first_step=61, grad_norm=1.0):
+        story.tell(report, attempt=NEXT)
+    assert story.told[1:] == [("restarted", "none", "nothing"), ("reopened", "watch", "nothing")]
+    assert (story.pipeline.run.step, story.pipeline.run.mode) == (66, "observe")
+    assert story.pipeline.orders_for(story.pipeline.run.attempt) == ()
+
+
+def test_a_start_told_late_does_not_take_over_the_attempt_after_it(story: Story) -> None:
+    """The older process's word arrives after the newer one's: the newer one stays the run's attempt."""
+    story.tell(STARTED, attempt=NEXT)
+    story.tell(STARTED)
+    assert story.pipeline.run.attempt == NEXT

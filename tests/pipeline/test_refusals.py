@@ -240,3 +240,22 @@ def test_a_request_about_no_incident_changes_nothing(request_: str) -> None:
     story = _story()
     for incident in (None, "run-9.i1"):
         assert _ask(story, request_, incident=incident) == Outcome()
+
+
+def test_a_hold_takes_back_an_order_that_is_not_carried_out() -> None:
+    """A person's hold comes before what was ordered a moment ago; the release orders it anew."""
+    story = _story()
+    _nan(story)
+    _ask(story, "hold")
+    assert story.pipeline.orders_for(story.pipeline.run.attempt) == ()
+    assert story.told == [("opened", "rollback", "ordered"), ("action failed", "rollback", "withheld")]
+    _ask(story, "release")
+    assert story.told[2:] == [("reconsidered", "rollback", "ordered")]
+
+
+def test_a_policy_that_cannot_be_understood_leaves_the_one_before_in_force() -> None:
+    """It is counted as an error, and the next fault is decided by the policy that stands."""
+    story = _story()
+    assert story.tell(PolicyChanged(at=0.0, policy="mode = 7")).raised == ["policy"]
+    _nan(story)
+    assert story.told == [("opened", "rollback", "ordered")]

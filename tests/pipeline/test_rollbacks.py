@@ -227,3 +227,14 @@ def test_a_rollback_nobody_ordered_voids_the_order_and_counts_for_the_fault(stor
     assert story.told == [CALL, BACK]
     story.steps(10)
     assert story.told[2:] == [WELL]
+
+
+def test_a_rollback_whose_result_was_lost_is_known_by_its_new_segment(story: Story) -> None:
+    """The first report of the next segment says that the order was carried out: the run is not set back again."""
+    _nan(story)
+    story.step, story.segment = story.order.step + 5, 1
+    story.steps(10)
+    assert story.told == [CALL, BACK, WELL]
+    assert (story.pipeline.run.step, story.pipeline.run.segment) == (75, 1)
+    story.steps(300)
+    assert len(story.decisions) == 3

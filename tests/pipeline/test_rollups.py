@@ -5,7 +5,7 @@ from math import inf, isfinite, nan
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sentinel.pipeline.rollups import WIDTHS, Rollup, Rollups
+from sentinel.pipeline.rollups import EXTRA_SERIES_KEPT, WIDTHS, Rollup, Rollups
 from sentinel.protocol.observations import StepReport
 from tests.builders import steps_of
 
@@ -55,3 +55,12 @@ def test_after_a_flush_nothing_is_left() -> None:
     assert rollups.flush()
     assert rollups.flush() == []
     assert rollups.state.buckets == {}
+
+
+def test_names_made_anew_with_each_step_do_not_fill_the_memory() -> None:
+    """Of the user's own series the first 64 names of a run are kept."""
+    rollups = Rollups()
+    for step in range(1, 1001):
+        rollups.take(StepReport(at=0.0, step=step, loss=1.0, extra={f"name-{step}": 1.0}), step)
+    assert len(rollups.state.extras) == EXTRA_SERIES_KEPT
+    assert len(rollups.state.buckets) <= 3 * (EXTRA_SERIES_KEPT + 1)

@@ -159,6 +159,14 @@ class World:
         elif orders:
             self.tell(CommandResult(at=0.0, command=orders[0].id, outcome=outcome, step=self.step))  # type: ignore[arg-type]
 
+    def carry_out_unheard(self) -> None:
+        """The trainer carries out its order, and its answer is lost."""
+        orders = self.pipeline.orders_for(self.pipeline.run.attempt)
+        if orders:
+            self.segment += 1
+            self._stand_at(min(orders[0].step, self.step))
+            self.train_well(1)
+
     def go_back(self, step: int, command: str = "by hand") -> None:
         """The run goes back within its attempt."""
         self.segment += 1
@@ -271,6 +279,7 @@ _CHAPTERS = st.one_of(
     st.tuples(_op("train_well", st.integers(20, 70)), _op("save", _STATES), _op("train_well", st.integers(10, 70))),
     st.tuples(_op("train", _FAULTS), _op("answer", _ANSWERS), _op("train_well", st.integers(1, 30))),
     st.tuples(_op("train", _FAULTS), _ODDITIES, _op("answer", _ANSWERS)),
+    st.tuples(_op("train", _FAULTS), _op("carry_out_unheard"), _op("train_well", st.integers(1, 30))),
     st.tuples(_ODDITIES),
 )
 HAPPENINGS: st.SearchStrategy[list[Any]] = st.lists(_CHAPTERS, max_size=20).map(lambda chapters: [*chain(*chapters)])

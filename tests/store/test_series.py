@@ -142,7 +142,7 @@ def test_what_was_never_reported_is_empty(writer: Writer) -> None:
 LOSSES = st.one_of(st.floats(min_value=-1e6, max_value=1e6), st.sampled_from([math.nan, math.inf, -math.inf]))
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(losses=st.lists(LOSSES, min_size=1, max_size=700), points=st.integers(1, 40))
 def test_any_stream_is_tiled_once(tmp_path_factory: pytest.TempPathFactory, losses: list[float], points: int) -> None:
     """Whatever the losses, every report is in one bucket, and extremes and counts are those of the stream."""

@@ -95,7 +95,8 @@ def _checkpoints(start: Start) -> str:
         return text
     first = f"step {start.step + saving.epoch_steps}" if saving.epoch_steps else "the end of the first epoch"
     until = f"; nothing to go back to before {first}" if parts and not start.found else ""
-    return f"{text}{until}: SentinelCallback(checkpoint_every=N) saves every N steps"
+    remedy = "" if start.rollback_impossible else ": SentinelCallback(checkpoint_every=N) saves every N steps"
+    return f"{text}{until}{remedy}"
 
 
 def _nothing_saved(saving: Saving) -> str:

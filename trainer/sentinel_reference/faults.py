@@ -6,9 +6,9 @@ it is past, while a replay of the same data meets the same corruption again.
 
 `corrupt_data` is the one that does lasting harm: targets stay those of the step before the window, as in a buffer of
 labels that is not refilled (an asynchronous copy nobody waited for, a label shard read at a stuck offset). Random
-bytes, flipped bits or one block repeated give a higher loss, but are unlearned within 20 steps because they lie apart
-from real text. Wrong targets for real text undo what was learned, and as they are wrong in the same way at every
-step, neither clipping nor Adam's averaging cancels them: 8 such steps are felt for more than 60.
+bytes, flipped bits or one block repeated give a far higher loss, but lie apart from real text: 20 steps after 8 such
+ones 0.1 nat is left of it, clipping on. Wrong targets for real text undo what was learned: 1.0 nat is left after 20
+steps, and 0.5 after 60 (laptop preset, step 250, measured).
 """
 
 from __future__ import annotations

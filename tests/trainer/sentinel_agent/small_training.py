@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import threading
 from collections.abc import Callable, Sequence
 from copy import deepcopy
@@ -64,7 +65,7 @@ class SmallModule(pl.LightningModule):
             "model": self.state_dict(),
             "optimizer": optimizer.state_dict(),
             "scheduler": self.lr_schedulers().state_dict(),
-            "random": torch.get_rng_state(),
+            "random": (torch.get_rng_state(), random.getstate()),
         }
         self.diary.append(Entry(self.trainer.global_step, int(batch[2][0]), deepcopy(state)))
 

@@ -41,7 +41,8 @@ def test_plain_trainer(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
     run, attempt = callback.agent.run, callback.agent.attempt
     *start, _ = lines_of(capsys)
     assert start[0] == (
-        f"run {run}, attempt {attempt}, from the start, mode observe: incidents are told, nothing is done to the training"
+        f"run {run}, attempt {attempt}, from the start, mode observe: incidents are told, "
+        "nothing is done to the training"
     )
     assert start[1] == f"the daemon at {daemon.url} answers"
     assert start[2] == (

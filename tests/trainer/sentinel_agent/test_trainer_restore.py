@@ -45,7 +45,7 @@ def return_of(module: SmallModule) -> int:
 @pytest.mark.parametrize("accumulate", [1, 4])
 @pytest.mark.parametrize("clip", [None, 0.5])
 def test_state_is_that_of_the_checkpoint_and_data_goes_on(tmp_path: Path, accumulate: int, clip: float | None) -> None:
-    """After a rollback weights, moments, schedule, generator and step are the checkpoint's, and the batch is the next."""
+    """After a rollback weights, moments, schedule, generators and step are the checkpoint's; the batch is the next."""
     _, module, daemon = roll_back(
         tmp_path, at_step=5, to_step=2, accumulate_grad_batches=accumulate, gradient_clip_val=clip
     )
