@@ -40,7 +40,7 @@ def lightning_spike_detection(losses: Sequence[float]) -> Iterator[int]:
 
 
 def kill_loss_spike(losses: Sequence[float]) -> Iterator[int]:
-    """The KillLossSpike of llm-foundry: five rows at twice the mean of max(100, 5 %) rows, or a loss that stays high."""
+    """KillLossSpike of llm-foundry: five rows at twice the mean of max(100, 5 %) rows, or a loss that stays high."""
     size = max(100, len(losses) // 20)
     window: deque[float] = deque(maxlen=size)
     outliers, cap = 0, math.inf
