@@ -34,6 +34,7 @@ class Baseline:
     """
 
     short: list[float] = field(default_factory=list)
+    short_median: float = 0.0
     long: RollingWindow = field(default_factory=lambda: RollingWindow(LONG))
     near_residuals: RollingWindow = field(default_factory=lambda: RollingWindow(LONG))
     residuals: RollingWindow = field(default_factory=lambda: RollingWindow(RESIDUALS))
@@ -48,7 +49,7 @@ class Baseline:
     @property
     def level(self) -> float:
         """The value to expect: the lower of two medians, so neither a descent nor a ramp hides a rise."""
-        return min(median(sorted(self.short)), self.long.median)
+        return min(self.short_median, self.long.median)
 
     @property
     def spread(self) -> float:
@@ -65,11 +66,12 @@ class Baseline:
     def push(self, value: float) -> None:
         """Takes a value that belongs to the noise."""
         if len(self.short) >= FEWEST:
-            residual = value - median(sorted(self.short))
+            residual = value - self.short_median
             self.residuals.push(residual)
             self.near_residuals.push(residual)
         self.short.append(value)
         del self.short[:-SHORT]
+        self.short_median = median(sorted(self.short))
         self.long.push(value)
         self.blip_ratio *= 1 - 1 / BLIP_MEMORY
 
@@ -81,6 +83,7 @@ class Baseline:
     def restart(self, values: list[float]) -> None:
         """Forgets the level for that of ``values``; the spread stays."""
         self.short = values[-SHORT:]
+        self.short_median = median(sorted(self.short))
         self.long = RollingWindow(LONG)
         for value in self.short:
             self.long.push(value)

@@ -20,7 +20,7 @@ NOISE_WINDOW: Final = 32
 WARM_UP: Final = 8
 SMALLEST_SPREAD: Final = 0.002
 """Of the logarithm: 0.2 %."""
-RISE_Z: Final = 6.0
+RISE_Z: Final = 7.0
 """Deviations of a single row. The median of 12 lies within 2 of its best in stationary noise, and stayed within 4 in
 healthy rows of recorded runs."""
 FALLEN_Z: Final = 5.0
@@ -63,7 +63,7 @@ class Divergence(Detector[DivergenceState]):
         ``loss`` of each step report, as a logarithm while it is positive: eruptions do not drown what lies between.
 
     Fires when:
-        the median of 12 rows has been 6 deviations of a row, and 1.5 times what the run's own level has wandered and
+        the median of 12 rows has been 7 deviations of a row, and 1.5 times what the run's own level has wandered and
         come back from, above the best such median, for 16 rows: a warning, undecided. Malignant (critical) once it
         stays (see ``Episode``) and is at least 4 %. The onset is the last row that was near the best level.
 

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Final
 
 from sentinel.detectors.base import Detector
-from sentinel.detectors.baseline import SHORT, Baseline
+from sentinel.detectors.baseline import SHORT, WARM_UP, Baseline
 from sentinel.detectors.episode import CALM_Z, Episode
+from sentinel.detectors.rolling import RollingWindow
 from sentinel.domain.findings import Finding, Phase, Severity
 from sentinel.domain.log_entry import LogEntry
 from sentinel.protocol.observations import AttemptStarted, CommandResult, StepReport
@@ -30,6 +31,9 @@ as Student's t(3) does: the share of rows beyond ``BLIP_Z`` then says how far ou
 PENDING_ROWS: Final = 32
 """Raised a little for so long, and it is the level."""
 SHORT_ROWS: Final = 8
+GRADIENT_WINDOW: Final = 64
+SMALLEST_GRADIENT_SPREAD: Final = 0.02
+"""Of the logarithm: 2 %."""
 
 
 @dataclass(slots=True)
@@ -37,8 +41,8 @@ class LossSpikeState:
     """The baselines, what is summed and since when, the rows that wait for its outcome, and the episode."""
 
     baseline: Baseline = field(default_factory=Baseline)
-    gradient: Baseline = field(default_factory=Baseline)
-    """Of the logarithm of the gradient norm."""
+    gradient: RollingWindow = field(default_factory=lambda: RollingWindow(GRADIENT_WINDOW))
+    """Logarithms of the usual gradient norms."""
     excess: float = 0.0
     raised_since: int = 0
     pending: list[float] = field(default_factory=list)
@@ -61,7 +65,7 @@ class LossSpike(Detector[LossSpikeState]):
         left its usual range too; the loss creeps (``Divergence``).
 
     Memory:
-        two baselines (see there), 33 losses, 256 heights while a spike lasts.
+        a baseline (see there), two lists of 64 gradient norms, 33 losses, 256 heights while a spike lasts.
 
     Source:
         A CUSUM (E. S. Page, 1954) of robust deviations. Raised rows wait and enter no baseline before they are known
@@ -114,7 +118,7 @@ class LossSpike(Detector[LossSpikeState]):
         state.pending.append(loss)
         if state.excess == 0.0 or len(state.pending) > PENDING_ROWS:
             self._release(level, spread)
-        if state.excess <= self._alarm(gradient_z) - DRIFT_Z:
+        if state.excess <= ALARM_Z - DRIFT_Z or state.excess <= self._alarm(gradient_z) - DRIFT_Z:
             return ()
         state.pending.clear()
         episode = state.episode = Episode(onset_step=state.raised_since, level=level, spread=spread)
@@ -148,10 +152,10 @@ class LossSpike(Detector[LossSpikeState]):
         """How far out the gradient norm is; 0 where nothing is known."""
         if grad_norm is None or not 0 < grad_norm < math.inf:
             return 0.0
-        value, baseline = math.log(grad_norm), self.state.gradient
-        z = (value - baseline.level) / baseline.spread if baseline.is_ready else 0.0
+        value, usual = math.log(grad_norm), self.state.gradient
+        z = (value - usual.median) / max(usual.spread, SMALLEST_GRADIENT_SPREAD) if len(usual) >= WARM_UP else 0.0
         if z <= BLIP_Z:
-            baseline.push(value)
+            usual.push(value)
         return z
 
     def _follow(self, episode: Episode, step: int, loss: float) -> Sequence[Finding]:

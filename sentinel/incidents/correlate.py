@@ -9,8 +9,10 @@ from sentinel.domain.findings import Finding
 from sentinel.domain.incidents import Incident
 
 FLICKER_STEPS: Final = 16
-"""The same symptom this soon after it passed by itself is the same fault flickering. Further apart they are two: in
-recorded runs of a 20B model a spike with a cause of its own followed 38 steps after another."""
+FLICKER_RATIO: Final = 0.5
+"""The same symptom this soon after it passed by itself, or within half the time that it lasted, is the same fault
+flickering. Further apart they are two: in recorded runs of a 20B model a spike with a cause of its own followed 38
+steps after another."""
 REOPEN_STEPS: Final = 100
 """The same symptom this soon after anything worse is the same fault coming back. PaLM's operators restarted about 100
 steps before a spike: within that distance its cause is taken to be still there."""
@@ -36,7 +38,8 @@ def incident_of(finding: Finding, incidents: Iterable[Incident]) -> Incident | N
         ended = incident.end_step
         if ended is None or finding.step < ended:
             continue
-        within = FLICKER_STEPS if incident.verdict == "benign" else REOPEN_STEPS
+        passed = max(FLICKER_STEPS, int(FLICKER_RATIO * (ended - incident.onset_step)))
+        within = passed if incident.verdict == "benign" else REOPEN_STEPS
         returns = finding.symptom in incident.symptoms and finding.step - ended <= within
         if returns or finding.onset_step <= ended:
             return incident

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from statistics import fmean, pstdev
+from collections.abc import Callable, Collection, Iterator, Sequence
+from statistics import fmean
 
 Rule = Callable[[Sequence[float]], Iterator[int]]
 
@@ -40,7 +40,7 @@ def lightning_spike_detection(losses: Sequence[float]) -> Iterator[int]:
 
 
 def kill_loss_spike(losses: Sequence[float]) -> Iterator[int]:
-    """llm-foundry's KillLossSpike: five rows running at twice the mean of max(100, 5 %) rows, or staying high."""
+    """KillLossSpike of llm-foundry: five rows at twice the mean of max(100, 5 %) rows, or a loss that stays high."""
     size = max(100, len(losses) // 20)
     window: deque[float] = deque(maxlen=size)
     outliers, cap = 0, math.inf
@@ -57,7 +57,7 @@ def olmo_skip_step(losses: Sequence[float]) -> Iterator[int]:
     """OLMo-core's SkipStepOptimizer: more than 6 standard deviations above the mean of the last 128."""
     window: deque[float] = deque(maxlen=128)
     for row, loss in enumerate(losses):
-        if len(window) >= 64 and not loss - fmean(window) <= 6 * _deviation(window):
+        if len(window) >= 64 and not loss - fmean(window) <= 6 * _deviation(window, degrees=1):
             yield row
         window.append(loss)
 
@@ -67,7 +67,7 @@ def olmo_stability(losses: Sequence[float]) -> Iterator[int]:
     window: deque[float] = deque(maxlen=128)
     for row, loss in enumerate(losses):
         if len(window) == 128:
-            mean, deviation = fmean(window), pstdev(window)
+            mean, deviation = fmean(window), _deviation(window, degrees=0)
             if deviation >= 1e-10 and loss > mean + 6 * deviation:
                 yield row
         window.append(loss)
@@ -93,7 +93,7 @@ def wandb_z(losses: Sequence[float]) -> Iterator[int]:
     window: deque[float] = deque(maxlen=30)
     for row, loss in enumerate(losses):
         if len(window) == 30:
-            deviation = pstdev(window)
+            deviation = _deviation(window, degrees=0)
             if deviation > 0 and loss - fmean(window) > 3 * deviation:
                 yield row
         window.append(loss)
@@ -120,9 +120,9 @@ def _river(detector: object, losses: Sequence[float]) -> Iterator[int]:
             yield row
 
 
-def _deviation(window: Sequence[float]) -> float:
+def _deviation(window: Collection[float], *, degrees: int) -> float:
     mean = fmean(window)
-    return math.sqrt(sum((value - mean) ** 2 for value in window) / (len(window) - 1))
+    return math.sqrt(sum((value - mean) ** 2 for value in window) / (len(window) - degrees))
 
 
 RULES: dict[str, Rule] = {

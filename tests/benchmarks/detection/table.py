@@ -101,7 +101,7 @@ def main() -> None:
             results = [score(scorer, run, lambda each: tree(each.name, scan(each.reports))) for run in runs]
         else:
             results = [corpus_row(scorer, run, alarms) for run in runs]
-        print(f"\n{name}\n{summary(results)}", flush=True)
+        print(f"\n{name}\n{summary(results, decides=name == 'Sentinel')}", flush=True)
 
 
 if __name__ == "__main__":
