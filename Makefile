@@ -1,4 +1,4 @@
-# The only commands to know: make demo, make test, make lint.
+# The only commands to know: make demo, make test, make lint; and make bench for the figures in README.
 #
 # Each makes .venv first; it is installed anew only when pyproject.toml or constraints.txt has changed.
 
@@ -9,13 +9,14 @@ ARGS ?=
 BIN := .venv/bin
 INSTALL = $(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt $(PIP_OPTIONS)
 
-.PHONY: help demo test lint clean
+.PHONY: help demo test lint bench clean
 .NOTPARALLEL:
 
 help:
 	@echo 'make demo    train a small model, break it on purpose, watch Sentinel bring it back'
 	@echo 'make test    run every test'
 	@echo 'make lint    check style, types and who imports whom'
+	@echo 'make bench   measure what README states; SENTINEL_CORPUS names a corpus of labelled runs, if there is one'
 	@echo 'make clean   remove .venv and the caches'
 	@echo
 	@echo 'PYTHON=python3.12       the interpreter that makes .venv (3.11 or newer)'
@@ -33,6 +34,12 @@ lint: .venv/dev.stamp
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
+
+bench: .venv/bench.stamp
+	@$(BIN)/python -m tests.benchmarks.rollback_latency 200
+	@$(BIN)/python -m tests.benchmarks.ingest_throughput 8 4
+	@$(BIN)/python -m tests.benchmarks.detection.trainer_faults
+	@$(BIN)/python -m tests.benchmarks.detection.table --peers
 
 clean:
 	rm -rf .venv .*_cache .hypothesis build dist
