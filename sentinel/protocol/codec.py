@@ -51,6 +51,8 @@ def to_tree(value: object) -> dict[str, Any]:
 
     Floats that are not finite stay floats: ``dumps`` spells them.
     """
+    if isinstance(value, UnknownObservation):
+        return {"kind": value.named, "at": value.at}
     tree: dict[str, Any] = {}
     kind = getattr(value, "kind", None)
     if kind is not None:

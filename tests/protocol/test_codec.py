@@ -279,3 +279,10 @@ def test_what_is_no_reply_is_refused(tree: Any) -> None:
     """An answer that is not a daemon's, or orders what this version does not know, is an error with its path."""
     with pytest.raises(DecodeError):
         codec.decode_reply(tree)
+
+
+def test_an_unknown_observation_is_told_on_under_its_own_name() -> None:
+    """What is encoded again is still the kind that nobody knows, whatever its name."""
+    for named in ("", "phase_change", "unknown"):
+        unknown = UnknownObservation(at=1.0, named=named)
+        assert codec.decode_observation(codec.parse(codec.dumps(unknown))) == unknown
