@@ -33,7 +33,7 @@ def command_result(parts: Parts, entry: LogEntry, result: CommandResult, outcome
     """The agent answered for a command."""
     if entry.attempt != parts.run.attempt:
         return
-    if result.outcome == "succeeded":
+    if result.outcome == "succeeded" or result.segment > parts.run.segment:
         _rolled_back(parts, entry, result, outcome)
     else:
         action = ActionId(result.command)
@@ -71,9 +71,11 @@ def _rolled_back(parts: Parts, entry: LogEntry, result: CommandResult, outcome: 
     if result.segment <= run.segment:
         return  # told again
     lost_steps = max(0, (run.step if result.from_step is None else result.from_step) - result.step)
-    order = parts.deciding.settle(result.command, failed=False)
+    order = parts.deciding.settle(result.command, failed=result.outcome != "succeeded")
     if order is not None:
-        outcome.action_changes.append(ActionChange(ActionId(result.command), "succeed", result.reason))
+        outcome.action_changes.append(ActionChange(ActionId(result.command), _EVENTS[result.outcome], result.reason))
+    if result.outcome != "succeeded" and result.checkpoint is not None:  # it went back and is not what was saved
+        outcome.checkpoints += parts.catalog.distrust(result.checkpoint, result.reason)
     parts.deciding.withdraw("the run went back without it", outcome)
     parts.deciding.remember_rollback()
     outcome.rollups += parts.rollups.flush()

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from sentinel.checkpoints.catalog import Catalog
+from sentinel.checkpoints.catalog import MARGIN_STEPS, Catalog
 from sentinel.checkpoints.selection import Selection, select
 from sentinel.domain.actions import Action, ActionChange
 from sentinel.domain.decisions import Decision, Rung
@@ -23,6 +23,7 @@ from sentinel.policy.rules import Policy, parse_policy
 from sentinel.protocol.codec import to_tree
 from sentinel.protocol.commands import Notice, RollBack
 from sentinel.protocol.ids import ActionId, CommandId, DecisionId, IncidentId
+from sentinel.protocol.observations import DataMode
 
 NOTICES_KEPT: Final = 16
 ROLLBACKS_KEPT: Final = 64
@@ -89,6 +90,7 @@ class Deciding:
         target = selection.target if choice.rung == "rollback" else None
         action: Action | None = None
         if target is not None and choice.outcome == "ordered":
+            data: DataMode = "exact" if choice.rule.data == run.rollback == "exact" else "forward"
             command = RollBack(
                 id=CommandId(f"{entry.run}.a{entry.sequence}.{len(outcome.actions)}"),
                 incident=incident.id,
@@ -97,7 +99,9 @@ class Deciding:
                 step=target.step,
                 segment=run.segment,
                 expires_step=run.step + self.policy.limits.expires_after_steps,
-                data=choice.rule.data,
+                data=data,
+                skip_from_step=max(target.step + 1, incident.suspect_from - MARGIN_STEPS) if data == "exact" else 0,
+                skip_to_step=run.step if data == "exact" else 0,
                 lr_scale=choice.rule.lr_scale,
                 reason=incident.reason,
             )

@@ -27,6 +27,10 @@ class RollBack:
     """The segment that is to be given up: the one the run is in."""
     expires_step: int
     data: DataMode = "forward"
+    skip_from_step: int = 0
+    """With ``exact`` data, what steps ``skip_from_step`` to ``skip_to_step`` took is drawn and dropped."""
+    skip_to_step: int = 0
+    """0: nothing is dropped."""
     lr_scale: float = 1.0
     reason: str = ""
 

@@ -143,6 +143,8 @@ class CommandResult:
     """The newest step before a rollback: ``from_step - step`` steps were given up."""
     duration_s: float | None = None
     reason: str = ""
+    verified: str = ""
+    """After a rollback: what was found to be what it was when the checkpoint was saved, in words."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

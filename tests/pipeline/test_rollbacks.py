@@ -7,7 +7,7 @@ import pytest
 from sentinel.pipeline.outcome import Outcome
 from sentinel.protocol.codec import to_tree
 from sentinel.protocol.ids import CheckpointId
-from sentinel.protocol.observations import CheckpointReport, CommandResult
+from sentinel.protocol.observations import AttemptStarted, CheckpointReport, CommandResult
 from tests.builders import DEFAULT_POLICY, DIGEST, Story, around
 
 IMPATIENT = DEFAULT_POLICY.replace("cooldown_steps = 10", "cooldown_steps = 0")
@@ -209,13 +209,50 @@ def test_a_result_that_makes_no_sense_costs_nothing(story: Story) -> None:
     assert story.incident.lost_steps == 0
 
 
+def test_run_that_went_back_to_something_else_is_where_it_says(story: Story) -> None:
+    """A rollback to something else than was saved has failed, its checkpoint is suspect, and the run stands there."""
+    _nan(story)
+    order = story.order
+    result = CommandResult(
+        at=0.0,
+        command=order.id,
+        outcome="failed",
+        step=order.step,
+        segment=1,
+        checkpoint=order.checkpoint,
+        reason="it went back, but the data is not as it was",
+    )
+    outcome = story.tell(result)
+    assert [(each.action, each.event) for each in outcome.action_changes] == [(order.id, "fail")]
+    assert [(each.id, each.state) for each in outcome.checkpoints if each.id == order.checkpoint] == [
+        (order.checkpoint, "suspect")
+    ]
+    story.step, story.segment = order.step, 1
+    story.steps(1)
+    assert story.pipeline.run.step == order.step + 1
+
+
 def test_what_the_rollback_does_stands_in_the_rule() -> None:
-    """Data mode and learning-rate scale of the rule that matched travel with the order."""
+    """Data mode, suspect window and learning-rate scale of the rule that matched travel with the order."""
     rung = 'verdicts = ["malignant"]\nrung = "rollback"\n'
     policy = DEFAULT_POLICY.replace(rung, f'{rung}data = "exact"\nlr_scale = 0.5\n')
-    story = _story(policy=policy)
+    story = Story(policy=policy)
+    story.tell(AttemptStarted(at=0.0, mode="act", rollback="exact"))
+    story.steps(60)
+    story.checkpoint("c60")
+    story.steps(60)
     _nan(story)
-    assert (story.order.data, story.order.lr_scale) == ("exact", 0.5)
+    order = story.order
+    assert (order.data, order.lr_scale, order.step) == ("exact", 0.5, 60)
+    assert (order.skip_from_step, order.skip_to_step) == (story.step - 5, story.step)
+
+
+def test_agent_that_cannot_set_data_back_is_ordered_to_go_forward() -> None:
+    """A rule's wish for exact data yields to what the agent has said it can do."""
+    rung = 'verdicts = ["malignant"]\nrung = "rollback"\n'
+    story = _story(policy=DEFAULT_POLICY.replace(rung, f'{rung}data = "exact"\n'))
+    _nan(story)
+    assert (story.order.data, story.order.skip_to_step) == ("forward", 0)
 
 
 def test_a_rollback_nobody_ordered_voids_the_order_and_counts_for_the_fault(story: Story) -> None:
