@@ -7,9 +7,8 @@ training's thread but ``_on_reply``.
 from __future__ import annotations
 
 import os
-from collections import deque
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter, time
 from typing import Final, Literal
@@ -18,16 +17,18 @@ import torch
 
 from sentinel.protocol.commands import Reply, RollBack
 from sentinel.protocol.ids import CommandId, IncidentId, RunId, SenderId
-from sentinel.protocol.observations import AttemptEnded, AttemptStarted, CommandResult
+from sentinel.protocol.observations import AttemptEnded, AttemptStarted, CommandResult, DataMode
 from sentinel.transport.sender import Sender
 from sentinel.transport.spool import Spool
 from sentinel_agent import identity, rollback
+from sentinel_agent.attempt import Attempt
 from sentinel_agent.checkpoints import CheckpointStore
 from sentinel_agent.courier import Courier
 from sentinel_agent.fail_open import Guard, HalfRestored
 from sentinel_agent.gpu import GpuReader
 from sentinel_agent.keeper import CheckpointKeeper, Contents
-from sentinel_agent.readings import StepClock
+from sentinel_agent.peers import Peers
+from sentinel_agent.rank_agent import Passage, RankAgent
 from sentinel_agent.settings import Settings
 from sentinel_agent.text import plain
 
@@ -36,21 +37,6 @@ FIRST_ANSWER_S: Final = 0.5
 DRIVER_S: Final = 0.1
 """Likewise for the GPU's driver, which was asked when the trainer was set up."""
 LAST_DELIVERY_S: Final = 2.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Attempt:
-    """What the loop knows when its training starts."""
-
-    step: int
-    is_resumed: bool
-    max_steps: int | None
-    world_size: int
-    precision: str
-    accumulate: int
-    rollback_impossible: str
-    """Why this loop cannot be rolled back; empty if it can."""
-    versions: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +55,7 @@ class Tally:
     """Disk that only the pins hold."""
 
 
-class Agent:
+class Agent(RankAgent):
     """Watches one attempt.
 
     Args:
@@ -83,21 +69,15 @@ class Agent:
     def __init__(
         self, settings: Settings, *, device: torch.device, folder: Path, guard: Guard, say: Callable[[str], None]
     ) -> None:
+        super().__init__(settings.mode, device, say)
         self.settings = settings
-        self.clock = StepClock(device)
         self.attempt = identity.new_attempt()
         self.run = RunId("")
-        self.step = 0
-        self.segment = 0
-        self.commands: deque[RollBack] = deque()
-        """Rollbacks to be carried out at the next boundary."""
         self.courier = Courier(device, guard=guard, on_reply=self._on_reply, say=say)
         self.gpu = GpuReader(device, self.courier.inbox.append)
         self.keeper: CheckpointKeeper | None = None
         self.spool: Spool | None = None
         self._folder = folder
-        self._say = say
-        self._impossible = ""
         self._steps = 0
         self._incidents: set[IncidentId] = set()
         self._taken: dict[CommandId, RollBack] = {}
@@ -108,12 +88,19 @@ class Agent:
         """Starts the agent's threads: to be called before the loaders fork their workers."""
         self.courier.start()
         self.gpu.start()
+        if self.peers is not None:
+            self.peers.start()
+
+    def meet(self, peers: Peers, loop: rollback.TrainingLoop) -> None:
+        """There are other ranks, and this one speaks for them."""
+        super().meet(peers, loop)
+        peers.refused = lambda command, reason: self.refused(command, rollback.CannotRollBack(reason))
 
     def begin(self, attempt: Attempt) -> None:
         """The training starts; waits up to ``FIRST_ANSWER_S`` for the daemon's first answer."""
         kept = identity.kept_run(self._folder) if attempt.is_resumed else None
         self.run = self.settings.run or kept or identity.new_run()
-        self.step, self._impossible = attempt.step, attempt.rollback_impossible
+        self.step, self.impossible = attempt.step, attempt.rollback_impossible
         try:
             identity.keep_run(self._folder, self.run)
         except OSError as error:
@@ -132,7 +119,7 @@ class Agent:
             self._started(attempt),
         )
         self.keeper = CheckpointKeeper(
-            CheckpointStore(self._folder / self.run / "pins"),
+            CheckpointStore(self._folder / self.run / "pins", attempt=self.attempt),
             post=self.courier.inbox.append,
             offer=self.courier.offer,
             say=self._say,
@@ -141,6 +128,8 @@ class Agent:
             self.keeper.found_again(attempt.step)
         except OSError as error:
             self._say(f"the checkpoints of earlier attempts cannot be read: {error}")
+        if self.peers is not None:
+            self.peers.publish({"run": self.run, "attempt": self.attempt})
         self.courier.first_answer.wait(FIRST_ANSWER_S)
         self.gpu.first_answer.wait(DRIVER_S)
 
@@ -162,49 +151,56 @@ class Agent:
         checkpoint = self.keeper.store.new(self.step, self.segment)
         self.keeper.take(checkpoint, save(self.keeper.store.path(checkpoint)))
 
-    def roll_back(self, loop: rollback.TrainingLoop) -> bool:
-        """Carries out the oldest of ``commands``, or answers why not; returns whether the loop was set back.
+    def find_store(self) -> CheckpointStore | None:
+        """The keeper's."""
+        return None if self.keeper is None else self.keeper.store
 
-        To be called between two optimizer steps.
+    def prepare(self, command: RollBack, loop: rollback.TrainingLoop) -> rollback.Prepared:
+        """Reads the checkpoint from the pins.
 
         Raises:
-            HalfRestored: the state is neither the old nor the new one, and training must end.
+            CannotRollBack: it is not there, broken, or does not fit.
         """
         if self.keeper is None:
-            return False
-        command = self.commands.popleft()
-        began = perf_counter()
+            raise rollback.CannotRollBack("the training has not begun")
         try:
-            self._check(command)
-            prepared = rollback.prepare(command, self.keeper.store, loop)
+            return rollback.prepare(command, self.keeper.store, loop)
         except rollback.CannotRollBack as no:
             if no.broken is not None:
                 self.keeper.condemn(no.broken, no.reason)
-            self._say(f"no rollback to step {command.step}: {no.reason}")
-            self.courier.inbox.append(self._answer(command, no.outcome, no.reason))
-            return False
-        try:
-            rollback.apply(command, prepared, loop)
-        except HalfRestored as error:
-            self.courier.inbox.append(self._answer(command, "failed", str(error)))
             raise
-        self.clock.restart()
-        from_step, self.step = self.step, command.step
-        self.segment += 1
-        duration_s = perf_counter() - began
-        done = self._answer(command, "succeeded", "", from_step=from_step, duration_s=duration_s)
+
+    def refused(self, command: RollBack, no: rollback.CannotRollBack) -> None:
+        """Answers for a command that was not carried out."""
+        self._say(f"no rollback to step {command.step}: {no.reason}")
+        self.courier.inbox.append(self._answer(command, no.outcome, no.reason))
+
+    def broke_off(self, command: RollBack, error: HalfRestored) -> None:
+        """Answers for a command that ends the training."""
+        self.courier.inbox.append(self._answer(command, "failed", str(error)))
+
+    def returned(self, passage: Passage, verdict: rollback.Verdict) -> None:
+        """Answers for a command that was carried out."""
+        command, duration_s = passage.command, perf_counter() - passage.began
+        outcome: Literal["succeeded", "failed"] = "failed" if verdict.problem else "succeeded"
+        reason = f"it went back, but {verdict.problem}" if verdict.problem else ""
+        data = passage.prepared.said_of_data(command)
+        done = self._answer(command, outcome, reason)
+        done = replace(done, from_step=passage.from_step, duration_s=duration_s, verified=f"{verdict.verified}; {data}")
+        self._answers[command.id] = done
         self.courier.inbox.append(done)
         self._say(
-            f"rolled back from step {from_step} to step {command.step} in {duration_s * 1e3:.0f} ms, "
-            f"the data goes on: {command.reason or command.incident}"
+            f"rolled back from step {passage.from_step} to step {command.step} in {duration_s * 1e3:.0f} ms, "
+            f"{data}: {reason or command.reason or command.incident}"
         )
-        return True
 
     def end(self, outcome: Literal["finished", "failed", "interrupted"], reason: str = "") -> None:
         """The training is over. Delivers what it can in ``LAST_DELIVERY_S``, at once where no daemon answers."""
         if os.getpid() != self._process:
             return
         self.gpu.stop()
+        if self.peers is not None:
+            self.peers.close()
         last = AttemptEnded(at=time(), outcome=outcome, step=self.step, segment=self.segment, reason=plain(reason))
         self.courier.close(last, timeout_s=LAST_DELIVERY_S)
 
@@ -222,7 +218,10 @@ class Agent:
         )
 
     def _started(self, attempt: Attempt) -> AttemptStarted:
-        reason = attempt.rollback_impossible or "weights, optimizer and schedulers go back in place, the data goes on"
+        kind: DataMode = "forward" if attempt.exact_impossible else "exact"
+        forward = f"weights, optimizer and schedulers go back, the data goes on: {attempt.exact_impossible}"
+        exact = "weights, optimizer, schedulers, random generators and data go back"
+        reason = attempt.rollback_impossible or (forward if attempt.exact_impossible else exact)
         return AttemptStarted(
             at=time(),
             mode=self.settings.mode,
@@ -231,7 +230,7 @@ class Agent:
             world_size=attempt.world_size,
             precision=attempt.precision,
             accumulate=attempt.accumulate,
-            rollback="none" if attempt.rollback_impossible else "forward",
+            rollback="none" if attempt.rollback_impossible else kind,
             rollback_reason=reason,
             host=os.uname().nodename,
             process_id=os.getpid(),
@@ -259,24 +258,26 @@ class Agent:
             return
         self._taken[command.id] = command
         try:
-            self._check(command)
+            self.check(command)
         except rollback.CannotRollBack as no:
             self.courier.offer(self._answer(command, no.outcome, no.reason))
             return
-        self.commands.append(command)
-
-    def _check(self, command: RollBack) -> None:
-        standing = rollback.Standing(self.settings.mode, self._impossible, self.segment, self.step)
-        rollback.check(command, standing)
+        if self.peers is None:
+            self.commands.append(command)
+            return
+        assert self.keeper is not None
+        checkpoint = self.keeper.store.get(command.checkpoint)
+        if checkpoint is None:
+            self.refused(command, rollback.CannotRollBack(f"the agent has no checkpoint {command.checkpoint}"))
+        else:
+            path = self.keeper.store.path(checkpoint).resolve()  # where rank 0 finds it, as the others must
+            self.peers.propose(command, replace(checkpoint, elsewhere=str(path)))
 
     def _answer(
         self,
         command: RollBack,
         outcome: Literal["succeeded", "failed", "refused", "expired"],
         reason: str,
-        *,
-        from_step: int | None = None,
-        duration_s: float | None = None,
     ) -> CommandResult:
         result = CommandResult(
             at=time(),
@@ -285,8 +286,6 @@ class Agent:
             step=self.step,
             segment=self.segment,
             checkpoint=command.checkpoint,
-            from_step=from_step,
-            duration_s=duration_s,
             reason=plain(reason),
         )
         self._answers[command.id] = result

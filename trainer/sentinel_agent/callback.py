@@ -19,20 +19,22 @@ from sentinel.protocol.observations import DataMode, Mode
 from sentinel_agent import sidecar
 from sentinel_agent.agent import Agent
 from sentinel_agent.contents import non_finite
+from sentinel_agent.exact_loop import ExactLoop
 from sentinel_agent.fail_open import Guard, guarded
+from sentinel_agent.follower import Follower
 from sentinel_agent.gradient_norm import gradient_norm
 from sentinel_agent.keeper import Contents
-from sentinel_agent.settings import resolve
+from sentinel_agent.peers import Peers, meet
+from sentinel_agent.settings import Settings, resolve
 from sentinel_agent.start_lines import Start, end_line, say, start_lines
 from sentinel_agent.trainer_facts import (
     PLAIN_STRATEGIES,
     attempt_facts,
     clips_by_norm,
-    has_resumable_loaders,
     rollback_impossible,
     saving,
 )
-from sentinel_agent.trainer_restore import LightningLoop, is_a
+from sentinel_agent.trainer_restore import is_a
 from sentinel_agent.trainer_taps import Taps
 
 
@@ -48,7 +50,8 @@ class SentinelCallback(Callback):
         mode: ``observe`` (the default; also ``SENTINEL_MODE``) does nothing to the training, ``act`` lets the daemon
             order rollbacks, ``off`` does nothing at all.
         checkpoint_every: optimizer steps between checkpoints of the agent's own; none by default.
-        data: what becomes of the data at a rollback: ``forward``, it goes on where it is.
+        data: what becomes of the data at a rollback: ``forward``, it goes on where it is; ``exact``, it goes back too
+            and what is suspect is skipped. By default exact where the loaders allow it and the daemon's policy asks.
         token_file: a file with the daemon's token; by default ``SENTINEL_TOKEN_FILE``.
         mistyped: anything else; it is told with the nearest right name.
     """
@@ -77,6 +80,8 @@ class SentinelCallback(Callback):
         }
         self._taps = Taps(self.guard)
         self._every: int | None = None
+        self._notes_data = False
+        self._impossible = ""
         self._computes_norm = False
         self._contents: Contents | None = None
 
@@ -93,52 +98,92 @@ class SentinelCallback(Callback):
     def _set_up(self, trainer: Any, stage: str) -> None:
         self.guard.off = True
         settings = resolve(self._options)
-        if stage != "fit" or settings.mode == "off" or trainer.fast_dev_run or not trainer.is_global_zero:
+        if stage != "fit" or settings.mode == "off" or trainer.fast_dev_run:
             return
-        for warning in settings.warnings:
-            say(f"warning: {warning}")
+        self._loop = ExactLoop(trainer)
+        self._taps = Taps(self.guard)
+        self._taps.on_resume(trainer, self._loop.cursor.set_epoch)
+        if settings.mode == "act":
+            self._taps.on_run(trainer)
+        peers = self._meet(trainer, settings)
+        if not trainer.is_global_zero and peers is None:
+            return
         # Behind the other callbacks but those that save: a checkpoint of the agent's holds what they did in its step.
         others = [each for each in trainer.callbacks if each is not self]
         savers = [each for each in others if is_a(each, frozenset({"Checkpoint"}))]
         trainer.callbacks = [*(each for each in others if each not in savers), self, *savers]
-        self.agent = Agent(
-            settings,
-            device=trainer.strategy.root_device,
-            folder=Path(trainer.default_root_dir).absolute() / ".sentinel",
-            guard=self.guard,
-            say=say,
-        )
-        self._loop = LightningLoop(trainer)
-        self._taps = Taps(self.guard)
+        device = trainer.strategy.root_device
+        folder = Path(trainer.default_root_dir).absolute() / ".sentinel"
+        if peers is not None and not trainer.is_global_zero:
+            self.agent: Agent | Follower = Follower(peers, self._loop, device=device, folder=folder, say=say)
+        else:
+            for warning in settings.warnings:
+                say(f"warning: {warning}")
+            self.agent = agent = Agent(settings, device=device, folder=folder, guard=self.guard, say=say)
+            if peers is not None:
+                agent.meet(peers, self._loop)
+        self._settings = settings
         self.guard.off = False
         self.agent.start()
+
+    def _meet(self, trainer: Any, settings: Settings) -> Peers | None:
+        if trainer.world_size == 1 or settings.mode != "act":
+            return None
+        try:
+            return meet(trainer.global_rank, trainer.world_size, self.guard)
+        except RuntimeError as error:
+            say(f"warning: rank {trainer.global_rank} does not find the others, no rollback: {error}")
+            return None
 
     @guarded
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         agent = self.agent
-        agent.begin(attempt_facts(trainer, lightning_version))
-        self._taps.on_fetch(trainer, agent.clock)
+        self._loop.begin("the user chose data='forward'" if self._settings.data == "forward" else "")
+        if self._settings.mode == "act":
+            self._taps.on_iterator(trainer, self._loop.cursor.watch)
+            self._notes_data = not self._loop.exact_impossible
+        self._taps.on_fetch(trainer, agent.clock, self._loop.fetch_begins)
+        self._every = self._settings.checkpoint_every
+        self._save = self._taps.on_save(trainer, begins=self._forget_contents, ended=self._saved)
+        if isinstance(agent, Follower):
+            agent.step, agent.impossible = trainer.global_step, rollback_impossible(trainer)
+            return
+        self._impossible = self._why_no_rollback(trainer, agent)
+        facts = attempt_facts(
+            trainer,
+            lightning_version,
+            rollback_impossible=self._impossible,
+            exact_impossible=self._loop.exact_impossible,
+        )
+        agent.begin(facts)
         if clips_by_norm(trainer):
             self._taps.on_clipping(trainer, agent.clock)
             norm = "from Lightning's clipping"
         else:
             self._computes_norm = pl_module.automatic_optimization and is_a(trainer.strategy, PLAIN_STRATEGIES)
             norm = "its own" if self._computes_norm else ""
-        self._every = agent.settings.checkpoint_every
-        if self._every and trainer.world_size > 1:  # a save is for all ranks together
-            say("warning: checkpoint_every is ignored: there are several ranks")
+        if self._every and trainer.world_size > 1 and agent.peers is None:  # a save is for all ranks together
+            say("warning: checkpoint_every is ignored: there are several ranks and the agent does not act")
             self._every = None
-        self._save = self._taps.on_save(trainer, begins=self._forget_contents, ended=self._saved)
-        for line in start_lines(self._start(trainer, norm)):
+        for line in start_lines(self._start(trainer, agent, norm)):
             say(line)
 
     @guarded
     def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
         # All that belongs to the step before is over here: validation, its checkpoint, its log lines, its schedulers.
         agent = self.agent
-        if agent.commands and agent.clock.reading.batches == 0:
-            agent.roll_back(self._loop)
-        agent.clock.batch_began(batch)
+        clock = agent.clock
+        clock.batch_began(batch)
+        if clock.reading.batches > 1:
+            return
+        if self._notes_data:
+            if (late := self._loop.take_late()) is not None:
+                agent.amend(late)
+            self._loop.cursor.note(agent.step, clock.reading.fingerprint)
+        if agent.commands and agent.roll_back(self._loop):
+            clock.batch_began(batch)
+            if self._notes_data:
+                self._loop.cursor.note(agent.step, clock.reading.fingerprint)
 
     @guarded
     def on_before_backward(self, trainer: Trainer, pl_module: LightningModule, loss: torch.Tensor) -> None:
@@ -178,7 +223,11 @@ class SentinelCallback(Callback):
         trained = {name for name, _ in pl_module.named_parameters()}
         loaders = trainer.fit_loop._combined_loader
         states = loaders._state_dicts() if loaders is not None else None
-        self._contents = Contents(non_finite(checkpoint, trained), sidecar.capture(states))
+        kept = sidecar.capture(states)
+        kept["at_save"] = self._loop.facts()
+        if self._notes_data:
+            self._loop.saved()
+        self._contents = Contents(non_finite(checkpoint, trained), kept)
 
     def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
         is_asked = not isinstance(exception, Exception)  # Ctrl-C, or SIGTERM, which Lightning makes a SystemExit
@@ -194,7 +243,7 @@ class SentinelCallback(Callback):
         agent = self.agent
         agent.end(outcome, reason)
         self.guard.off = True
-        if agent.keeper is not None:
+        if isinstance(agent, Agent) and agent.keeper is not None:
             say(end_line(agent.tally()))
 
     def _forget_contents(self) -> None:
@@ -205,12 +254,21 @@ class SentinelCallback(Callback):
             self.agent.checkpoint_saved(path, self._contents)
 
     def _save_own(self, path: Path) -> Contents:
-        self._save(path, weights_only=False)
+        # As trainer.save_checkpoint does, without its barrier: a rank whose agent has turned itself off hangs nobody.
+        trainer = self._loop.trainer
+        trainer.strategy.save_checkpoint(trainer._checkpoint_connector.dump_checkpoint(weights_only=False), path)
         assert self._contents is not None  # on_save_checkpoint came by
         return self._contents
 
-    def _start(self, trainer: Trainer, norm: str) -> Start:
-        agent = self.agent
+    def _why_no_rollback(self, trainer: Any, agent: Agent) -> str:
+        if trainer.world_size > 1 and self._settings.mode == "act":
+            if agent.peers is None:
+                return "the ranks did not find each other"
+            if absent := agent.peers.absent():
+                return f"rank {absent[0]} has no agent that acts"
+        return rollback_impossible(trainer)
+
+    def _start(self, trainer: Trainer, agent: Agent, norm: str) -> Start:
         assert agent.keeper is not None
         store, sender = agent.keeper.store, agent.courier.sender
         return Start(
@@ -226,8 +284,8 @@ class SentinelCallback(Callback):
             checkpoint_every=self._every,
             pins=str(store.folder),
             found=sum(each.state == "verified" and each.step <= agent.step for each in store.checkpoints),
-            rollback_impossible=rollback_impossible(trainer),
-            loaders_resumable=has_resumable_loaders(trainer),
+            rollback_impossible=self._impossible,
+            exact_impossible=self._loop.exact_impossible,
             is_cuda=trainer.strategy.root_device.type == "cuda",
             norm=norm,
             gpu_problem=agent.gpu.problem,

@@ -48,10 +48,14 @@ class CheckpointStore:
 
     Args:
         folder: the run's own folder for pins; made when the first one is added.
+        attempt: makes the names of its checkpoints the same on all ranks; by default each has a random one.
+        rank: whose sidecars it keeps.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, attempt: str = "", rank: int = 0) -> None:
         self.folder = folder
+        self._attempt = attempt
+        self._rank = rank
         self._known: dict[CheckpointId, Checkpoint] = {}
 
     @property
@@ -74,7 +78,7 @@ class CheckpointStore:
     def new(self, step: int, segment: int) -> Checkpoint:
         """A checkpoint to be saved at its ``path``, not known yet."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        identity = new_checkpoint(step, segment)
+        identity = new_checkpoint(step, segment, self._attempt)
         return Checkpoint(id=identity, step=step, segment=segment, name=f"{identity}.ckpt")
 
     def link(self, checkpoint: Checkpoint, saved: Path) -> Checkpoint:
@@ -93,6 +97,31 @@ class CheckpointStore:
             OSError: the sidecar cannot be written.
         """
         torch.save(dict(sidecar), self._sidecar(checkpoint.id))
+        self._known[checkpoint.id] = checkpoint
+
+    def add_sidecar(self, step: int, segment: int, sidecar: Mapping[str, Any]) -> None:
+        """Keeps this rank's sidecar of a checkpoint that rank 0 saves.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        self.folder.mkdir(parents=True, exist_ok=True)
+        torch.save(dict(sidecar), self._sidecar(new_checkpoint(step, segment, self._attempt)))
+
+    def amend_sidecar(self, step: int, segment: int, late: Mapping[str, Any]) -> None:
+        """Adds to this rank's sidecar what came after the save; nothing is done where there is none.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        path = self._sidecar(new_checkpoint(step, segment, self._attempt))
+        if path.exists():
+            partial = path.with_suffix(".partial")
+            torch.save(torch.load(path, weights_only=True) | late, partial)
+            partial.replace(path)
+
+    def adopt(self, checkpoint: Checkpoint) -> None:
+        """Learns of a checkpoint that rank 0 has."""
         self._known[checkpoint.id] = checkpoint
 
     def sidecar(self, checkpoint: CheckpointId) -> Mapping[str, Any] | None:
@@ -118,7 +147,8 @@ class CheckpointStore:
         """
         del self._known[checkpoint.id]
         (self.folder / f"{checkpoint.id}.ckpt").unlink(missing_ok=True)
-        self._sidecar(checkpoint.id).unlink(missing_ok=True)
+        for sidecar in self.folder.glob(f"{checkpoint.id}.sidecar*.pt"):
+            sidecar.unlink(missing_ok=True)
         self._write()
 
     def surplus(self) -> list[Checkpoint]:
@@ -160,7 +190,7 @@ class CheckpointStore:
         return [each for each in known if each.id not in self._known]
 
     def _sidecar(self, checkpoint: CheckpointId) -> Path:
-        return self.folder / f"{checkpoint}.sidecar.pt"
+        return self.folder / f"{checkpoint}.sidecar{f'-{self._rank}' if self._rank else ''}.pt"
 
     def _write(self) -> None:
         rows = [asdict(each) for each in self.checkpoints]

@@ -18,9 +18,9 @@ def new_attempt() -> AttemptId:
     return AttemptId(f"a-{os.urandom(4).hex()}")
 
 
-def new_checkpoint(step: int, segment: int) -> CheckpointId:
-    """An id that tells people the step and that no other checkpoint has, of this attempt or another."""
-    return CheckpointId(f"{step}-{segment}-{os.urandom(4).hex()}")
+def new_checkpoint(step: int, segment: int, attempt: str = "") -> CheckpointId:
+    """An id that tells people the step and that no checkpoint of another attempt has; without one, a random id."""
+    return CheckpointId(f"{step}-{segment}-{attempt.removeprefix('a-') or os.urandom(4).hex()}")
 
 
 def kept_run(folder: Path) -> RunId | None:

@@ -14,10 +14,11 @@ from typing import Final, get_args
 from urllib.parse import urlsplit
 
 from sentinel.protocol.ids import NAME_RULE, RunId, is_name
-from sentinel.protocol.observations import Mode
+from sentinel.protocol.observations import DataMode, Mode
 
 DEFAULT_URL: Final = "http://127.0.0.1:8321"
 MODES: Final[tuple[Mode, ...]] = get_args(Mode)
+DATA_MODES: Final[tuple[DataMode, ...]] = get_args(DataMode)
 OPTIONS: Final = ("run", "url", "mode", "checkpoint_every", "data", "token_file")
 VARIABLES: Final = {name: f"SENTINEL_{name.upper()}" for name in ("run", "url", "mode", "token_file")}
 NEAR_MISS: Final = 0.88
@@ -35,6 +36,8 @@ class Settings:
     mode: Mode = "observe"
     checkpoint_every: int | None = None
     """Optimizer steps between checkpoints that the agent saves itself; None: it saves none."""
+    data: DataMode | None = None
+    """The data after a rollback: where it is (forward) or set back (exact); None: exact where that can be done."""
     token: str | None = field(default=None, repr=False)
     warnings: tuple[str, ...] = ()
     """What the user should mend; nothing of it stops anything."""
@@ -52,13 +55,12 @@ def resolve(options: Mapping[str, object], environ: Mapping[str, str] = os.envir
     }
     given |= {name: value for name, value in options.items() if value is not None}
     warnings = [*_mistyped_options(options), *_mistyped_variables(environ)]
-    if given.get("data", "forward") != "forward":
-        warnings.append(f"data={given['data']!r} is not available in this release: 'forward' is used")
     return Settings(
         run=_run(given.get("run"), warnings),
         url=_url(given.get("url", DEFAULT_URL), warnings),
         mode=_mode(given.get("mode", "observe"), warnings),
         checkpoint_every=_checkpoint_every(given.get("checkpoint_every"), warnings),
+        data=_data(given.get("data"), warnings),
         token=_token(given.get("token_file"), warnings),
         warnings=tuple(warnings),
     )
@@ -116,6 +118,15 @@ def _checkpoint_every(value: object, warnings: list[str]) -> int | None:
     if value is None or (isinstance(value, int) and not isinstance(value, bool) and value > 0):
         return value
     warnings.append(f"checkpoint_every={value!r} is ignored: expected a number of optimizer steps, 1 or more")
+    return None
+
+
+def _data(value: object, warnings: list[str]) -> DataMode | None:
+    for mode in DATA_MODES:
+        if value == mode:
+            return mode
+    if value is not None:
+        warnings.append(f"data={value!r} is neither 'forward' nor 'exact': it is ignored")
     return None
 
 

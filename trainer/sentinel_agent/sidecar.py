@@ -50,6 +50,13 @@ def restore(state: Mapping[str, Any]) -> None:
         numpy_random.set_state(tuple(state["numpy"]))  # noqa: NPY002
 
 
+def is_current(state: Mapping[str, Any]) -> bool:
+    """Whether the generators stand where ``capture`` found them."""
+    now = capture()
+    is_same = torch.equal(now["torch"], state["torch"]) and now["python"][1] == state["python"][1]
+    return is_same and all(map(torch.equal, now.get("cuda", []), state.get("cuda", [])))
+
+
 def _is_plain(value: object) -> bool:
     if isinstance(value, Mapping):
         return type(value) is dict and all(_is_plain(item) for pair in value.items() for item in pair)

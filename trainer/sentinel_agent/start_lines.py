@@ -52,7 +52,8 @@ class Start:
     found: int
     """Checkpoints of earlier attempts that can be gone back to."""
     rollback_impossible: str
-    loaders_resumable: bool
+    exact_impossible: str
+    """Why the data cannot go back too; empty if it can."""
     is_cuda: bool
     norm: str
     """How the gradient norm is read; empty if it is not."""
@@ -114,11 +115,13 @@ def _nothing_saved(saving: Saving) -> str:
 def _rollback(start: Start) -> str:
     if start.rollback_impossible:
         return f"rollback: none, {start.rollback_impossible}"
-    data = "loaders resume" if start.loaders_resumable else "a plain DataLoader cannot be set back"
     only = "" if start.mode == "act" else '; mode="act" allows it, until then it is only proposed'
-    return (
-        f"rollback: forward, in place: weights, optimizer, schedulers and step go back, the data goes on ({data}){only}"
-    )
+    if start.exact_impossible:
+        data = "forward, in place: weights, optimizer, schedulers and step go back, the data goes on"
+        data += f" ({start.exact_impossible})"
+    else:
+        data = "exact: weights, optimizer, schedulers, random generators and data go back, what is suspect is skipped"
+    return f"rollback: {data}{only}"
 
 
 def _readings(start: Start) -> str:

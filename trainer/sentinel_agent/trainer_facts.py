@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import torch
 
-from sentinel_agent.agent import Attempt
+from sentinel_agent.attempt import Attempt
 from sentinel_agent.trainer_restore import is_a
 
 PLAIN_STRATEGIES: Final = frozenset({"SingleDeviceStrategy", "DDPStrategy"})
@@ -31,12 +31,14 @@ class Saving:
     """Optimizer steps in an epoch, where the loader has a length."""
 
 
-def attempt_facts(trainer: Any, version: str) -> Attempt:
+def attempt_facts(trainer: Any, version: str, *, rollback_impossible: str, exact_impossible: str) -> Attempt:
     """The facts that the daemon is told.
 
     Args:
         trainer: at the start of its training.
         version: Lightning's.
+        rollback_impossible: why it cannot be set back; empty if it can.
+        exact_impossible: why its data cannot be set back with it; empty if it can.
     """
     return Attempt(
         step=trainer.global_step,
@@ -45,15 +47,14 @@ def attempt_facts(trainer: Any, version: str) -> Attempt:
         world_size=trainer.world_size,
         precision=str(trainer.precision),
         accumulate=trainer.accumulate_grad_batches,
-        rollback_impossible=rollback_impossible(trainer),
+        rollback_impossible=rollback_impossible,
+        exact_impossible=exact_impossible,
         versions={"python": platform.python_version(), "torch": torch.__version__, "lightning": version},
     )
 
 
 def rollback_impossible(trainer: Any) -> str:
     """Why this trainer cannot be rolled back in place, in words; empty if it can."""
-    if trainer.world_size > 1:
-        return "there are several ranks, and this release rolls back one process"
     if not trainer.lightning_module.automatic_optimization:
         return "the module optimizes by hand, so only it knows where a step begins"
     if not is_a(trainer.strategy, PLAIN_STRATEGIES):
@@ -87,12 +88,6 @@ def saving(trainer: Any) -> Saving:
         weights_only=bool(callbacks) and not whole,
         epoch_steps=ceil(epoch_batches / trainer.accumulate_grad_batches) if isfinite(epoch_batches) else None,
     )
-
-
-def has_resumable_loaders(trainer: Any) -> bool:
-    """Whether every loader can be set back to where it was at a checkpoint."""
-    loaders = trainer.fit_loop._combined_loader
-    return loaders is not None and all(hasattr(each, "load_state_dict") for each in loaders.flattened)
 
 
 def _saves_within_epoch(callback: Any) -> bool:

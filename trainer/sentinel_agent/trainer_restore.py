@@ -14,16 +14,18 @@ from typing import Any, Final
 
 import torch
 
+from sentinel_agent.rollback import TrainingLoop
+
 STAYING: Final = frozenset({"Checkpoint", "Timer"})
 """Callbacks, by the name of their class or a base, that a rollback leaves alone."""
 _SCALED: Final = ("lr", "initial_lr", "max_lr")
 
 
-class LightningLoop:
+class LightningLoop(TrainingLoop):
     """One trainer, as a ``TrainingLoop``."""
 
     def __init__(self, trainer: Any) -> None:
-        self._trainer = trainer
+        self.trainer = trainer
 
     def load(self, path: Path) -> Mapping[str, Any]:
         """Reads a checkpoint into host memory. Its digest has proven that this run wrote it: it may hold any object."""
@@ -32,7 +34,7 @@ class LightningLoop:
 
     def misfit(self, checkpoint: Mapping[str, Any]) -> str:
         """Why the checkpoint cannot be restored into this trainer; empty if it can."""
-        trainer = self._trainer
+        trainer = self.trainer
         module = trainer.lightning_module
         for key in ("state_dict", "optimizer_states", "lr_schedulers", "global_step", "loops"):
             if key not in checkpoint:
@@ -52,7 +54,7 @@ class LightningLoop:
 
     def restore(self, checkpoint: Mapping[str, Any], *, step: int, lr_scale: float) -> None:
         """Sets the trainer back to the checkpoint's state and to ``step``; learning rates are multiplied."""
-        trainer = self._trainer
+        trainer = self.trainer
         connector = trainer._checkpoint_connector
         connector._loaded_checkpoint = checkpoint
         try:
@@ -69,7 +71,7 @@ class LightningLoop:
             _scale_learning_rates(trainer, lr_scale)
 
     def _restore_callbacks(self, checkpoint: Mapping[str, Any]) -> None:
-        trainer = self._trainer
+        trainer = self.trainer
         states = checkpoint.get("callbacks") or {}
         for callback in trainer.callbacks:
             if is_a(callback, STAYING):
@@ -83,8 +85,8 @@ class LightningLoop:
 
     def _restore_counts(self, step: int) -> None:
         """Sets the step and the loggers' count back. Means over the epoch begin anew, without what is undone."""
-        epoch_loop = self._trainer.fit_loop.epoch_loop
-        given_up = self._trainer.global_step - step
+        epoch_loop = self.trainer.fit_loop.epoch_loop
+        given_up = self.trainer.global_step - step
         total = epoch_loop.automatic_optimization.optim_progress.optimizer.step.total
         total.ready = total.completed = step
         epoch_loop._batches_that_stepped -= given_up

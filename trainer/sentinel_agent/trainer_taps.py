@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from sentinel_agent.exact_loop import Rewind
 from sentinel_agent.fail_open import Guard
 from sentinel_agent.readings import StepClock
 
@@ -29,12 +30,13 @@ class Taps:
             vars(owner).pop(name, None)
         self._placed.clear()
 
-    def on_fetch(self, trainer: Any, clock: StepClock) -> None:
-        """Stamps the time in which the loop waits for its loader."""
+    def on_fetch(self, trainer: Any, clock: StepClock, begins: Callable[[], None]) -> None:
+        """Stamps the time in which the loop waits for its loader; ``begins`` is called before."""
         epoch_loop = trainer.fit_loop.epoch_loop
         before, after = epoch_loop._on_before_fetch, epoch_loop._on_after_fetch
 
         def on_before_fetch() -> None:
+            begins()
             clock.fetch_began()
             before()
 
@@ -72,6 +74,48 @@ class Taps:
 
         self._place(trainer, "save_checkpoint", save_checkpoint)
         return save
+
+    def on_run(self, trainer: Any) -> None:
+        """Has the fit loop run again whenever it was left to be set back."""
+        run: Callable[[], None] = trainer.fit_loop.run
+
+        def run_until_through() -> None:
+            rewind: Rewind | None = None
+            while True:
+                try:
+                    if rewind is not None:
+                        rewind.carry_out()
+                    run()
+                except Rewind as again:
+                    rewind = again
+                else:
+                    return
+
+        self._place(trainer.fit_loop, "run", run_until_through)
+
+    def on_iterator(self, trainer: Any, made: Callable[[Any], None]) -> None:
+        """Has ``made`` called with the data fetcher at the start of each epoch, once its iterator is there."""
+        epoch_loop = trainer.fit_loop.epoch_loop
+        on_run_start = epoch_loop.on_run_start
+
+        def start_run(data_fetcher: Any) -> None:
+            on_run_start(data_fetcher)
+            made(data_fetcher)
+
+        self._place(epoch_loop, "on_run_start", start_run)
+
+    def on_resume(self, trainer: Any, resumed: Callable[[int], None]) -> None:
+        """Has ``resumed`` called with the epoch before the loaders of a resumed training are iterated."""
+        loop = trainer.fit_loop
+        load_states = loop._load_combined_loader_states
+
+        def load_combined_loader_states() -> None:
+            load_states()
+            if loop.is_resuming:
+                with self._guard.watching("the loaders' epoch"):
+                    resumed(loop.epoch_progress.current.processed)
+
+        self._place(loop, "_load_combined_loader_states", load_combined_loader_states)
 
     def _place(self, owner: object, name: str, tap: Callable[..., None]) -> None:
         if name not in vars(owner):  # somebody else's replacement stays

@@ -10,10 +10,12 @@ import pytest
 import torch
 
 from sentinel.protocol.observations import AttemptEnded, CommandResult, Heartbeat, StepReport
-from sentinel_agent.agent import Agent, Attempt
+from sentinel_agent.agent import Agent
+from sentinel_agent.attempt import Attempt
 from sentinel_agent.contents import non_finite
 from sentinel_agent.fail_open import Guard
 from sentinel_agent.keeper import Contents
+from sentinel_agent.rollback import TrainingLoop
 from sentinel_agent.settings import Settings
 from sentinel_agent.sidecar import capture
 from tests.fakes import FakeDaemon
@@ -31,7 +33,7 @@ ATTEMPT = Attempt(
 )
 
 
-class PlainLoop:
+class PlainLoop(TrainingLoop):
     """A training loop without a framework: one weight that halves at every step."""
 
     def __init__(self) -> None:
@@ -56,11 +58,11 @@ class PlainLoop:
         """Reads one."""
         return torch.load(path)  # type: ignore[no-any-return]
 
-    def misfit(self, *_: Any) -> str:
+    def misfit(self, checkpoint: Mapping[str, Any]) -> str:
         """Everything fits."""
         return ""
 
-    def restore(self, checkpoint: Mapping[str, Any], *, step: int, **_: Any) -> None:
+    def restore(self, checkpoint: Mapping[str, Any], *, step: int, lr_scale: float) -> None:
         """Sets weight and step back."""
         self.weight, self.step = checkpoint["state_dict"]["weight"], step
 

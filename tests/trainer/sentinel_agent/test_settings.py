@@ -44,7 +44,7 @@ def test_token_is_not_shown(tmp_path: Path) -> None:
         ({"run": "a name"}, "run 'a name' cannot name a run, a name is made up: expected 1 to 128 of"),
         ({"checkpoint_every": 0}, "checkpoint_every=0 is ignored"),
         ({"checkpoint_every": True}, "checkpoint_every=True is ignored"),
-        ({"data": "exact"}, "data='exact' is not available in this release: 'forward' is used"),
+        ({"data": "back"}, "data='back' is neither 'forward' nor 'exact': it is ignored"),
         ({"token_file": "/no/such/file"}, "the token file /no/such/file cannot be read, no token is sent"),
         ({"checkpoint_evry": 5}, "has no option 'checkpoint_evry': it is ignored; did you mean 'checkpoint_every'?"),
     ],

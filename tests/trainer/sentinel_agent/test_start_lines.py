@@ -51,7 +51,8 @@ def test_plain_trainer(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
     )
     assert start[3] == (
         "rollback: forward, in place: weights, optimizer, schedulers and step go back, the data goes on (a plain "
-        'DataLoader cannot be set back); mode="act" allows it, until then it is only proposed'
+        "DataLoader cannot be set back: use torchdata's StatefulDataLoader); "
+        'mode="act" allows it, until then it is only proposed'
     )
     assert start[4].startswith(
         "reads loss, gradient norm (its own), learning rate, phase times, samples, peak memory, batch fingerprints, "
@@ -69,7 +70,9 @@ def test_checkpoints_of_the_agents_own(tmp_path: Path, capsys: pytest.CaptureFix
         "checkpoints: the agent saves every 5 steps; ModelCheckpoint saves at the end of each epoch;"
     )
     assert "SentinelCallback(" not in start[2]
-    assert start[3].endswith("the data goes on (a plain DataLoader cannot be set back)")
+    assert start[3].endswith(
+        "the data goes on (a plain DataLoader cannot be set back: use torchdata's StatefulDataLoader)"
+    )
 
 
 @pytest.mark.parametrize(

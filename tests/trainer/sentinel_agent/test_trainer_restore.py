@@ -177,7 +177,7 @@ def test_damaged_checkpoint_is_found_before_anything_is_touched(tmp_path: Path) 
     [
         ({"segment": 3}, "refused", "is for segment 3, the run is in segment 0"),
         ({"expires_step": 4}, "expired", "good until step 4, the run is at step 5"),
-        ({"data": "exact"}, "refused", "no rollback with data='exact'"),
+        ({"data": "exact"}, "refused", "the data cannot be set back: a plain DataLoader"),
         ({"checkpoint": "never-seen"}, "failed", "no checkpoint never-seen"),
         ({"digest": "sha256:" + "0" * 64}, "failed", "the command is for step 2 with sha256:0"),
     ],
