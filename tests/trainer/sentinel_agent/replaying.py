@@ -154,7 +154,7 @@ def run(plan: Plan) -> list[Record]:
         sampler = StatefulDistributedSampler(samples, plan.ranks, rank, shuffle=True, seed=plan.seed)
         options = {"strategy": "ddp", "devices": plan.ranks, "use_distributed_sampler": False}
     if plan.workers:
-        torch.multiprocessing.set_forkserver_preload(["torch"])
+        torch.multiprocessing.set_forkserver_preload(["__main__", "tests.trainer.sentinel_agent.replaying"])
     loader = StatefulDataLoader(
         samples,
         batch_size=4,
@@ -238,7 +238,7 @@ def play(plan: Plan, **options: Any) -> tuple[list[list[Record]], Planned]:
         if plan.ranks == 1:
             return [run(plan)], daemon_part
         processes = start(plan)
-        codes = [process.wait(timeout=110) for process in processes]
+        codes = [process.wait(timeout=300) for process in processes]
     assert codes == [0] * plan.ranks, [Path(plan.root, f"{rank}.log").read_text()[-3000:] for rank in range(plan.ranks)]
     return [read(plan, rank) for rank in range(plan.ranks)], daemon_part
 

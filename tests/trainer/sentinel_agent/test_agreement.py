@@ -118,15 +118,11 @@ class World:
             self._pass_boundary(peer)
         elif peer.place == "computing":
             peer.place = "collective"
-        elif peer.place == "collective" and all(
-            each.is_alive and (each.place == "collective" or each.step > peer.step) and each.place != "stopped"
-            for each in self.peers
-        ):
-            self.has_mixed |= len({each.segment for each in self.peers}) > 1
+        elif all(each.is_alive and each.place == "collective" for each in self.peers):
+            self.has_mixed |= len({(each.segment, each.step) for each in self.peers}) > 1
             for each in self.peers:
-                if each.place == "collective":
-                    each.step += 1
-                    each.place = "boundary" if each.step < LAST_STEP else "done"
+                each.step += 1
+                each.place = "boundary" if each.step < LAST_STEP else "done"
 
     def _pass_boundary(self, peer: Peer) -> None:
         terms = peer.armed
