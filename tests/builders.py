@@ -16,6 +16,7 @@ from sentinel.domain.log_entry import LogEntry
 from sentinel.pipeline.outcome import Outcome
 from sentinel.pipeline.pipeline import Pipeline
 from sentinel.protocol.commands import RollBack
+from sentinel.protocol.hardware import DeviceSample
 from sentinel.protocol.ids import ActionId, AttemptId, CheckpointId, CommandId, RunId, SenderId
 from sentinel.protocol.observations import (
     DAEMON_KINDS,
@@ -24,7 +25,6 @@ from sentinel.protocol.observations import (
     AttemptStarted,
     CheckpointReport,
     CommandResult,
-    DeviceSample,
     Heartbeat,
     Mode,
     Observation,
@@ -35,6 +35,7 @@ from sentinel.protocol.observations import (
     Tick,
     UnknownObservation,
 )
+from sentinel.protocol.processes import CrashReport, LauncherStarted, PhaseChange, RankReport, StackReport
 
 RUN = RunId("run-1")
 ATTEMPT = AttemptId("attempt-1")
@@ -49,6 +50,11 @@ ONE_OF_EACH: tuple[Observation, ...] = (
     StepReport(at=0.0, step=7, loss=2.0),
     Heartbeat(at=0.0, step=7),
     DeviceSample(at=0.0, index=0),
+    RankReport(at=0.0, rank=0, step=7),
+    PhaseChange(at=0.0, phase="evaluate", step=7),
+    StackReport(at=0.0, stacks="Thread 1"),
+    CrashReport(at=0.0, signal="SIGKILL"),
+    LauncherStarted(at=0.0),
     CheckpointReport(at=0.0, checkpoint=CheckpointId("c"), step=7, state="verified", digest=DIGEST),
     ROLLED_BACK,
     PipelineStarted(at=0.0, version="1"),

@@ -38,4 +38,6 @@ class Finding:
     """Where it began, as far as can be told at ``step``; not where it was seen."""
     step: int
     reason: str
+    node: str = ""
+    """The machine it points at, where it points at one."""
     evidence: Mapping[str, float] = field(default_factory=dict)

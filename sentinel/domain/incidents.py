@@ -76,6 +76,8 @@ class Incident:
     end_at: float | None = None
     resolution: str = ""
     acknowledged_by: str = ""
+    node: str = ""
+    """The machine it points at; the whole run's incidents point at none."""
 
     @property
     def is_open(self) -> bool:

@@ -158,6 +158,7 @@ class Incidents:
             symptoms=(finding.symptom,),
             open_symptoms=(finding.symptom,),
             subject=finding.subject,
+            node=finding.node,
             severity=finding.severity,
             verdict=finding.verdict,
             state="open",

@@ -1,7 +1,8 @@
 """Everything the daemon is told: frozen facts, each with the sender's clock ``at`` (Unix seconds).
 
-What senders report comes first; then what the daemon itself appends to a run's log, so that its decisions are a
-function of that log alone. Units are in the names; ``None`` means "not known", never zero. Every integer is 0 or more.
+What senders report comes first (what ranks, launchers and devices tell has modules of its own); then what the daemon
+itself appends to a run's log, so that its decisions are a function of that log alone. Units are in the names; ``None``
+means "not known", never zero. Every integer is 0 or more.
 """
 
 from __future__ import annotations
@@ -10,7 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
+from sentinel.protocol.hardware import DeviceSample
 from sentinel.protocol.ids import ActionId, AttemptId, CheckpointId, CommandId, IncidentId, RunId, SenderId
+from sentinel.protocol.processes import CrashReport, LauncherStarted, PhaseChange, RankReport, StackReport
 
 Mode = Literal["observe", "act", "off"]
 DataMode = Literal["forward", "exact"]
@@ -90,22 +93,6 @@ class Heartbeat:
     """Observations thrown away because the daemon was away and the buffer full."""
     guarded_errors_total: int = 0
     """Errors of the agent's own that were caught so as not to harm the training."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeviceSample:
-    """A compact reading of one accelerator; high-rate series are Prometheus's."""
-
-    kind: ClassVar[str] = "device"
-    at: float
-    index: int
-    uuid: str = ""
-    name: str = ""
-    utilization_ratio: float | None = None
-    memory_used_bytes: int | None = None
-    memory_total_bytes: int | None = None
-    power_watts: float | None = None
-    temperature_celsius: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,6 +200,11 @@ Observation = (
     | StepReport
     | Heartbeat
     | DeviceSample
+    | RankReport
+    | PhaseChange
+    | StackReport
+    | CrashReport
+    | LauncherStarted
     | CheckpointReport
     | CommandResult
     | PipelineStarted
@@ -229,6 +221,11 @@ SENDER_KINDS: tuple[type, ...] = (
     StepReport,
     Heartbeat,
     DeviceSample,
+    RankReport,
+    PhaseChange,
+    StackReport,
+    CrashReport,
+    LauncherStarted,
     CheckpointReport,
     CommandResult,
 )

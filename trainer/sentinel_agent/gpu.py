@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import torch
 
-from sentinel.protocol.observations import DeviceSample
+from sentinel.protocol.hardware import DeviceSample
 
 INTERVAL_S: Final = 10.0
 
