@@ -71,7 +71,7 @@ OUTCOMES: Final = {
 }
 STATES: Final = {
     "open": "open",
-    "mitigating": "rolled back, watched",
+    "mitigating": "being mended",
     "resolved": "over",
     "escalated": "needs a person",
 }
@@ -110,7 +110,7 @@ def sentence(incident: Document) -> str:
     why = f" ({incident['resolution']})" if incident["resolution"] else ""
     ends = {
         "open": "it is not over",
-        "mitigating": "whether that helped is being watched",
+        "mitigating": "whether that helped is being watched" if count else "the rollback is ordered",
         "resolved": f"it is over{why}",
         "escalated": "a person is needed",
     }
@@ -144,10 +144,10 @@ def next_step(incident: Document, run: Document, decisions: Sequence[Document]) 
     last = decisions[-1] if decisions else None
     if incident["state"] == "escalated":
         why = last["reason"] if last else incident["reason"]
-        return (
-            f"Look now: Sentinel will do no more by itself. {why[:1].upper()}{why[1:]}. When it is settled, resolve it."
-        )
+        return f"Look now, Sentinel will do no more by itself: {why}. When it is settled, resolve it."
     if incident["state"] == "mitigating":
+        if last is not None and last["outcome"] == "ordered":
+            return "Wait: the order is given, and the trainer has not answered yet."
         return "Wait: the run was rolled back, and it is over once the loss is back on its path."
     if last is None or last["outcome"] == "nothing":
         return "Nothing yet: Sentinel watches, and acts or asks a person should it not pass."
@@ -158,7 +158,7 @@ def next_step(incident: Document, run: Document, decisions: Sequence[Document]) 
         )
     if last["outcome"] == "withheld":
         return f"Sentinel wanted to {_spelled(RUNGS, last['rung'])} and was not allowed to: {last['reason']}."
-    return "Wait: the order is given, and the trainer has not answered yet."
+    return f"Sentinel chose to {deed(last)}: {last['reason']}."
 
 
 def _spelled(spelling: Mapping[str, str], word: str) -> str:
