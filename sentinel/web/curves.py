@@ -12,7 +12,7 @@ from sentinel.protocol.ids import RunId
 from sentinel.store.series import Bucket, Wanted, read_series
 from sentinel.store.session import Connection
 
-POINTS: Final = 300
+POINTS: Final = 240
 """Of a curve: a phone has about as many columns, and a wide screen shows each bucket's lowest and highest too."""
 TITLES: Final = {"loss": "Loss", "grad_norm": "Gradient norm", "lr": "Learning rate", "step_s": "Step time, s"}
 LOGARITHMIC_RATIO: Final = 100.0
