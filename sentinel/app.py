@@ -20,7 +20,7 @@ from sentinel import log
 from sentinel.alerts.log_channel import LogChannel
 from sentinel.alerts.webhook import Webhook
 from sentinel.api.application import create_app
-from sentinel.api.auth import check_token
+from sentinel.api.auth import check as check_token
 from sentinel.api.services import Services
 from sentinel.domain.errors import InvalidInput, SentinelError
 from sentinel.domain.executor import Executor
@@ -239,8 +239,7 @@ def _channels(webhook_url: str | None, public_url: str, parts: ExitStack) -> lis
 
 
 def _site(services: Services) -> Site:
-    admit = None if services.token is None else partial(check_token, services)
-    return Site(database=services.database, public_url=services.public_url, admit=admit)
+    return Site(database=services.database, public_url=services.public_url, admit=partial(check_token, services))
 
 
 def _take_up(database: Database, writer: Writer, metrics: Metrics) -> None:

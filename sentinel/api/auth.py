@@ -19,19 +19,19 @@ async def authorize(request: Request, services: Provided) -> None:
     Raises:
         NotAuthorized: it shows none, or another one.
     """
-    if services.token is None:
-        return
-    scheme, _, shown = request.headers.get("authorization", "").partition(" ")
-    if scheme.lower() != "bearer":
-        raise NotAuthorized("this daemon wants a token, and the request carries none")
-    check_token(services, shown.strip())
+    check(services, request.headers.get("authorization", ""))
 
 
-def check_token(services: Services, shown: str) -> None:
-    """Lets pass who shows the token.
+def check(services: Services, authorization: str) -> None:
+    """Lets pass who shows the token in this header.
 
     Raises:
-        NotAuthorized: it is another one.
+        NotAuthorized: it shows none, or another one.
     """
-    if services.token is not None and not compare_digest(shown.encode(), services.token.encode()):
+    if services.token is None:
+        return
+    scheme, _, shown = authorization.partition(" ")
+    if scheme.lower() != "bearer":
+        raise NotAuthorized("this daemon wants a token, and the request carries none")
+    if not compare_digest(shown.strip().encode(), services.token.encode()):
         raise NotAuthorized("the request carries another token than this daemon's")

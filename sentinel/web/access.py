@@ -18,18 +18,16 @@ FORM_LIMIT_BYTES: Final = 8192
 
 
 def check(request: Request, site: Site) -> None:
-    """Lets a request pass whose cookie holds a token that may read.
+    """Lets a request pass whose cookie holds a token that may read, and everyone where none is wanted.
 
     Raises:
-        NotAuthorized: it holds none, or another one.
+        NotAuthorized: one is wanted, and it holds none or another one.
     """
-    if site.admit is None:
-        return
     try:
         token = urlsafe_b64decode(request.cookies.get(COOKIE, "")).decode("ascii")
     except ValueError:
         token = ""
-    site.admit(token)
+    site.admit(_header(token))
 
 
 async def read_form(request: Request) -> dict[str, str]:
@@ -54,11 +52,15 @@ def sign_in(response: Response, token: str, site: Site) -> None:
     Raises:
         NotAuthorized: the token may not read here.
     """
-    if site.admit is not None:
-        site.admit(token)
+    site.admit(_header(token))
     secure = site.public_url.startswith("https:")
     value = urlsafe_b64encode(token.encode()).decode()
     response.set_cookie(COOKIE, value, httponly=True, samesite="strict", secure=secure)
+
+
+def is_signed_in(request: Request) -> bool:
+    """Whether there is a cookie to take away."""
+    return COOKIE in request.cookies
 
 
 def sign_out(response: Response) -> None:
@@ -75,3 +77,7 @@ def local_path(wanted: str) -> str:
     parts = urlsplit(wanted)
     ours = wanted.startswith("/") and not wanted.startswith(("//", "/\\")) and not parts.scheme and not parts.netloc
     return wanted if ours and wanted.isprintable() else "/"
+
+
+def _header(token: str) -> str:
+    return f"Bearer {token}" if token else ""

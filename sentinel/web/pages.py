@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from urllib.parse import quote
 
 from fastapi import APIRouter, HTTPException, Query, Request, Response
+from fastapi.concurrency import run_in_threadpool
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import RedirectResponse
 from fastapi.routing import APIRoute
@@ -28,7 +29,7 @@ NewestSteps = Annotated[int | None, Query(alias="last", ge=1, le=MAX_INTEGER)]
 def create_router(site: Site) -> APIRouter:
     """All pages over the running daemon's parts; to be included in its application."""
     assets = Assets()
-    renderer = Renderer(assets, guarded=site.admit is not None)
+    renderer = Renderer(assets)
     router = APIRouter(include_in_schema=False, route_class=_told_as_pages(renderer))
     _add_pages(router, site, renderer)
     _add_doors(router, site, renderer)
@@ -104,7 +105,7 @@ def _add_doors(router: APIRouter, site: Site, renderer: Renderer) -> None:
         then = access.local_path(form.get("then", "/"))
         response = RedirectResponse(then, 303, HEADERS)
         try:
-            access.sign_in(response, form.get("token", "").strip(), site)
+            await run_in_threadpool(access.sign_in, response, form.get("token", "").strip(), site)
         except NotAuthorized as error:
             story = {"then": then, "problem": str(error)}
             return renderer.respond(request, "login.html", story, state=story, status=401)

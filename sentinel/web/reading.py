@@ -113,6 +113,7 @@ def incident_story(connection: Connection, incident: Document) -> Document:
         "decisions": decisions,
         "findings": _findings(connection, incident),
         "actions": _actions(connection, incident),
+        "people": _people(connection, incident),
         "words_told": _words(connection, incident),
         **_drawing(_evidence(connection, incident, target), lines=_lines(incident, target)),
         "target_step": target,
@@ -191,6 +192,13 @@ def _actions(connection: Connection, incident: Document) -> list[Document]:
     }
     actions = action_outbox.of_incident(connection, IncidentId(incident["id"]))
     return [each | {"result": results.get(each["id"], {})} for each in actions]
+
+
+def _people(connection: Connection, incident: Document) -> list[Document]:
+    """What people asked for, or noted, about the incident."""
+    told = observation_log.of_kinds(connection, RunId(incident["run"]), ["operator_request"])
+    requests = [parse(each.payload) | {"received_at": each.entry.received_at} for each in told]
+    return [each for each in requests if each.get("incident") == incident["id"]]
 
 
 def _words(connection: Connection, incident: Document) -> list[Document]:

@@ -12,6 +12,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from sentinel import clock
 from sentinel.web import words
+from sentinel.web.access import is_signed_in
 from sentinel.web.assets import Assets
 
 HEADERS: Final = {
@@ -30,10 +31,9 @@ class Renderer:
 
     Args:
         assets: what the pages refer to.
-        guarded: whether people sign in, and so may sign out.
     """
 
-    def __init__(self, assets: Assets, *, guarded: bool) -> None:
+    def __init__(self, assets: Assets) -> None:
         self._assets = assets
         self._environment = Environment(
             loader=PackageLoader("sentinel.web"),
@@ -43,7 +43,7 @@ class Renderer:
             lstrip_blocks=True,
         )
         self._environment.filters |= {"moment": moment, "span": span, "number": number, "count": count, "size": size}
-        self._environment.globals |= {"words": words, "assets": assets, "guarded": guarded}
+        self._environment.globals |= {"words": words, "assets": assets}
 
     def respond(
         self, request: Request, template: str, story: dict[str, Any], *, state: object, status: int = 200
@@ -58,7 +58,8 @@ class Renderer:
             status: of the answer.
         """
         tag = self.tag(state)
-        text = self._environment.get_template(template).render(story, now=clock.now(), tag=tag)
+        facts = story | {"now": clock.now(), "tag": tag, "signed_in": is_signed_in(request)}
+        text = self._environment.get_template(template).render(facts)
         headers = HEADERS | {"ETag": tag}
         body = text.encode()
         if accepts_gzip(request):

@@ -15,5 +15,5 @@ class Site:
     database: Database
     public_url: str
     """Where people and agents reach the daemon."""
-    admit: Callable[[str], None] | None
-    """Takes a token and raises NotAuthorized where it may not read; None lets everyone in."""
+    admit: Callable[[str], None]
+    """Takes the Authorization header that a program would send, and raises NotAuthorized where that may not read."""

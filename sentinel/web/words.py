@@ -75,6 +75,12 @@ STATES: Final = {
     "resolved": "over",
     "escalated": "needs a person",
 }
+REQUESTS: Final = {
+    "acknowledge": "looks after it",
+    "annotate": "noted",
+    "resolve": "settled it",
+    "roll_back": "asked for a rollback",
+}
 CHECKPOINTS: Final = {
     "reported": "reported, not checked yet",
     "verified": "checked, not confirmed yet",
@@ -139,8 +145,9 @@ def next_step(incident: Document, run: Document, decisions: Sequence[Document]) 
         return "Nothing: it is over. The reasons are kept below."
     if run["phase"] in ("finished", "failed", "interrupted") and incident["state"] != "escalated":
         return f"The run is {run['phase']}: nothing more is done. Look at the reasons before it is started again."
-    if run["held_by"]:
-        return f"Nothing is done while {run['held_by']} holds the run: release it when it may be acted on."
+    holder = run["held_by"] or run.get("all_held_by")
+    if holder:
+        return f"Nothing is done while {holder} holds the run: release it when it may be acted on."
     last = decisions[-1] if decisions else None
     if incident["state"] == "escalated":
         why = last["reason"] if last else incident["reason"]

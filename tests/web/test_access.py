@@ -61,7 +61,7 @@ def test_another_token_is_refused(guarded: Daemon, token: str) -> None:
     """The form comes back with the reason and without what was typed, and no cookie is left."""
     answer = sign_in(guarded, token)
     assert answer.status_code == 401
-    assert "another token" in answer.text
+    assert ("another token" if token else "carries none") in answer.text
     assert "set-cookie" not in answer.headers
     assert not token or token not in answer.text.replace("another token", "")
 

@@ -193,7 +193,7 @@ function options(state) {
     scales: { x: { time: false, range: rangeX(state) }, y: { distr: state.curve.log ? 3 : 1, range: rangeY(state) } },
     axes: [
       axis({ size: 34, values: (_chart, steps) => steps.map((step) => (step % 1 ? "" : step.toLocaleString("en"))) }),
-      axis({ size: 58, values: (_chart, values) => values.map((value) => (value === null ? "" : short(value))) }),
+      axis({ size: narrow.matches ? 46 : 58, values: (_chart, values) => values.map((value) => (value === null ? "" : short(value))) }),
     ],
     series: [{}, edge, edge, line],
     bands: state.curve.high ? [{ series: [1, 2], fill: colour("band") }] : [],
