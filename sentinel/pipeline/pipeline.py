@@ -26,7 +26,7 @@ from sentinel.protocol.observations import (
     Tick,
 )
 
-VERSION: Final = "2"
+VERSION: Final = "3"
 """Rises when the same log would lead to other decisions, or a snapshot to another state."""
 
 Stage = Callable[[Parts, LogEntry, Any, Outcome], None]
