@@ -55,6 +55,46 @@ SYMPTOMS: Final[dict[str, Symptom]] = {
         "the loss never left what guessing gives",
         "The run costs time and learns nothing: look at the learning rate, the data and the initialization.",
     ),
+    "crash": Symptom(
+        "A training process died",
+        "a training process was dead",
+        "Its exit code or signal and the last lines that it wrote are below. SIGKILL without a word is most often the "
+        "kernel's, for memory.",
+    ),
+    "hang": Symptom(
+        "The run hangs",
+        "no step came any more",
+        "The stacks below, where there are any, tell where each rank waits. The rank that waits elsewhere than the others "
+        "is the one to look at.",
+    ),
+    "throughput_drop": Symptom(
+        "Steps became slower",
+        "steps took markedly longer than usual",
+        "Look for a slow device, a slow loader or a neighbour on the same machine or network.",
+    ),
+    "data_stall": Symptom(
+        "The run waits for data",
+        "much of each step was spent waiting for data",
+        "More loader workers, or a faster store, would make the run faster.",
+    ),
+    "straggler": Symptom(
+        "A rank is slower than the others",
+        "one rank needed longer for its own work than the others",
+        "All others wait for it at every step.",
+    ),
+    "device_fault": Symptom(
+        "A device is faulty",
+        "a device reported a fault",
+        "The code in the reason is the vendor's: it tells whether a reset, a drain or a replacement is due.",
+    ),
+    "device_throttle": Symptom(
+        "A device is slowed down",
+        "a device's clocks were held down",
+        "Heat or a weak power supply: look at the machine's cooling.",
+    ),
+    "power_cap": Symptom(
+        "A device is at its power limit", "a device's clocks were held down by its power limit", "Often as it is meant."
+    ),
 }
 RUNGS: Final = {
     "none": "do nothing",
@@ -100,12 +140,13 @@ def symptom(name: str) -> Symptom:
 def sentence(incident: Document) -> str:
     """An incident in one sentence.
 
-    >>> sentence({"symptom": "loss_spike", "run": "r", "onset_step": 7, "rollbacks": 1, "lost_steps": 5, "lost_s": 2.0,
+    >>> sentence({"symptom": "loss_spike", "subject": "run", "onset_step": 7, "rollbacks": 1, "lost_steps": 5, "lost_s": 2.0,
     ...     "state": "resolved", "resolution": "", "node": ""})
     'From step 7 on the loss lay far above its level; Sentinel rolled back once, giving up 5 steps (2.0 s); it is over.'
     """
     text = f"From step {incident['onset_step']} on {symptom(incident['symptom']).clause}"
-    text += f" on node {incident['node']}" if incident.get("node") else ""
+    subject = "" if incident["subject"] == "run" else f" ({incident['subject']})"
+    text += subject + (f" on node {incident['node']}" if incident.get("node") else "")
     count = incident["rollbacks"]
     if count:
         times = "once" if count == 1 else f"{count} times"

@@ -9,6 +9,7 @@ from sentinel.web import words
 
 INCIDENT: dict[str, Any] = {
     "symptom": "loss_spike",
+    "subject": "run",
     "state": "open",
     "onset_step": 7,
     "rollbacks": 0,
@@ -33,6 +34,12 @@ def test_a_symptom_without_words_is_told_by_its_name() -> None:
     assert words.sentence(INCIDENT | {"symptom": "quantum_flux"}) == (
         "From step 7 on Sentinel saw: quantum flux; it is not over."
     )
+
+
+def test_a_fault_of_one_rank_or_machine_names_it() -> None:
+    """What an incident is about stands in its sentence where that is not the whole run."""
+    told = words.sentence(INCIDENT | {"symptom": "straggler", "subject": "rank 3", "node": "n7"})
+    assert "one rank needed longer for its own work than the others (rank 3) on node n7;" in told
 
 
 @pytest.mark.parametrize(
