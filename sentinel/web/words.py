@@ -64,8 +64,8 @@ SYMPTOMS: Final[dict[str, Symptom]] = {
     "hang": Symptom(
         "The run hangs",
         "no step came any more",
-        "The stacks below, where there are any, tell where each rank waits. The rank that waits elsewhere than the others "
-        "is the one to look at.",
+        "The stacks below, where there are any, tell where each rank waits. The one that waits elsewhere than the others "
+        "is to be looked at.",
     ),
     "throughput_drop": Symptom(
         "Steps became slower",
@@ -140,24 +140,28 @@ def symptom(name: str) -> Symptom:
 def sentence(incident: Document) -> str:
     """An incident in one sentence.
 
-    >>> sentence({"symptom": "loss_spike", "subject": "run", "onset_step": 7, "rollbacks": 1, "lost_steps": 5, "lost_s": 2.0,
-    ...     "state": "resolved", "resolution": "", "node": ""})
+    >>> sentence({"symptom": "loss_spike", "subject": "run", "onset_step": 7, "rollbacks": 1, "lost_steps": 5,
+    ...     "lost_s": 2.0, "state": "resolved", "resolution": "", "node": ""})
     'From step 7 on the loss lay far above its level; Sentinel rolled back once, giving up 5 steps (2.0 s); it is over.'
     """
     text = f"From step {incident['onset_step']} on {symptom(incident['symptom']).clause}"
-    subject = "" if incident["subject"] == "run" else f" ({incident['subject']})"
-    text += subject + (f" on node {incident['node']}" if incident.get("node") else "")
-    count = incident["rollbacks"]
-    if count:
-        times = "once" if count == 1 else f"{count} times"
-        lost = f", giving up {incident['lost_steps']} steps ({incident['lost_s']:.1f} s)"
-        text += f"; Sentinel rolled back {times}{lost if incident['lost_steps'] else ''}"
+    text += "" if incident["subject"] in ("run", "process") else f" ({incident['subject']})"
+    text += f" on node {incident['node']}" if incident.get("node") else ""
+    count, restarts = incident["rollbacks"], incident.get("restarts", 0)
+    deeds = [f"Sentinel rolled back {_times(count)}"] * bool(count) + [f"it began anew {_times(restarts)}"] * bool(
+        restarts
+    )
+    if deeds:
+        lost = (
+            f", giving up {incident['lost_steps']} steps ({incident['lost_s']:.1f} s)" if incident["lost_steps"] else ""
+        )
+        text += f"; {' and '.join(deeds)}{lost}"
     elif incident["state"] == "resolved":
         text += "; nothing had to be done"
     why = f" ({incident['resolution']})" if incident["resolution"] else ""
     ends = {
         "open": "it is not over",
-        "mitigating": "whether that helped is being watched" if count else "the rollback is ordered",
+        "mitigating": "whether that helped is being watched" if deeds else "the order is given",
         "resolved": f"it is over{why}",
         "escalated": "a person is needed",
     }
@@ -212,3 +216,7 @@ def next_step(incident: Document, run: Document, decisions: Sequence[Document]) 
 def _spelled(spelling: Mapping[str, str], word: str) -> str:
     """In plain words; a word that this release does not know, as it is."""
     return spelling.get(word, word)
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"

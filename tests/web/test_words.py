@@ -42,6 +42,12 @@ def test_a_fault_of_one_rank_or_machine_names_it() -> None:
     assert "one rank needed longer for its own work than the others (rank 3) on node n7;" in told
 
 
+def test_what_was_done_and_lost_is_in_the_sentence() -> None:
+    """Rollbacks and restarts are counted, with what they cost."""
+    told = words.sentence(INCIDENT | {"symptom": "crash", "subject": "process", "restarts": 2, "lost_steps": 9})
+    assert "a training process was dead; it began anew 2 times, giving up 9 steps (0.0 s); it is not over." in told
+
+
 @pytest.mark.parametrize(
     ("incident", "run", "decisions", "told"),
     [
