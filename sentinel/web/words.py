@@ -64,8 +64,8 @@ SYMPTOMS: Final[dict[str, Symptom]] = {
     "hang": Symptom(
         "The run hangs",
         "no step came any more",
-        "The stacks below, where there are any, tell where each rank waits. The one that waits elsewhere than the others "
-        "is to be looked at.",
+        "The stacks below, where there are any, tell where each rank waits: look at the one that waits elsewhere than "
+        "the others.",
     ),
     "throughput_drop": Symptom(
         "Steps became slower",
@@ -147,15 +147,9 @@ def sentence(incident: Document) -> str:
     text = f"From step {incident['onset_step']} on {symptom(incident['symptom']).clause}"
     text += "" if incident["subject"] in ("run", "process") else f" ({incident['subject']})"
     text += f" on node {incident['node']}" if incident.get("node") else ""
-    count, restarts = incident["rollbacks"], incident.get("restarts", 0)
-    deeds = [f"Sentinel rolled back {_times(count)}"] * bool(count) + [f"it began anew {_times(restarts)}"] * bool(
-        restarts
-    )
+    deeds = _deeds(incident)
     if deeds:
-        lost = (
-            f", giving up {incident['lost_steps']} steps ({incident['lost_s']:.1f} s)" if incident["lost_steps"] else ""
-        )
-        text += f"; {' and '.join(deeds)}{lost}"
+        text += f"; {deeds}"
     elif incident["state"] == "resolved":
         text += "; nothing had to be done"
     why = f" ({incident['resolution']})" if incident["resolution"] else ""
@@ -216,6 +210,15 @@ def next_step(incident: Document, run: Document, decisions: Sequence[Document]) 
 def _spelled(spelling: Mapping[str, str], word: str) -> str:
     """In plain words; a word that this release does not know, as it is."""
     return spelling.get(word, word)
+
+
+def _deeds(incident: Document) -> str:
+    """What was done about it and what that cost; empty if nothing was."""
+    restarts = incident.get("restarts", 0)
+    done = [f"Sentinel rolled back {_times(incident['rollbacks'])}"] if incident["rollbacks"] else []
+    done += [f"the run began anew {_times(restarts)}"] if restarts else []
+    lost = f"giving up {incident['lost_steps']} steps ({incident['lost_s']:.1f} s)"
+    return " and ".join(done) + (f", {lost}" if done and incident["lost_steps"] else "")
 
 
 def _times(count: int) -> str:

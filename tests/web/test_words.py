@@ -45,7 +45,7 @@ def test_a_fault_of_one_rank_or_machine_names_it() -> None:
 def test_what_was_done_and_lost_is_in_the_sentence() -> None:
     """Rollbacks and restarts are counted, with what they cost."""
     told = words.sentence(INCIDENT | {"symptom": "crash", "subject": "process", "restarts": 2, "lost_steps": 9})
-    assert "a training process was dead; it began anew 2 times, giving up 9 steps (0.0 s); it is not over." in told
+    assert "a training process was dead; the run began anew 2 times, giving up 9 steps (0.0 s); it is not over." in told
 
 
 @pytest.mark.parametrize(
