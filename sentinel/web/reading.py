@@ -134,8 +134,10 @@ def _acted(decisions: Sequence[Document]) -> dict[str, int]:
 def _lines(incident: Document, target: int | None) -> list[Document]:
     """Steps to be named on the evidence."""
     chosen = [] if target is None else [{"step": target, "label": "checkpoint"}]
-    onset = {"step": incident["onset_step"], "label": "onset"}
-    return [*chosen, onset, {"step": incident["detected_step"], "label": "found"}]
+    onset, found = incident["onset_step"], incident["detected_step"]
+    if onset == found:
+        return [*chosen, {"step": onset, "label": "onset, found"}]
+    return [*chosen, {"step": onset, "label": "onset"}, {"step": found, "label": "found"}]
 
 
 def _checkpoints(connection: Connection, run: RunId) -> list[Checkpoint]:

@@ -131,12 +131,12 @@ function drawMarks(chart, state) {
 function drawLines(chart, state) {
   const { ctx, bbox } = chart;
   const ratio = devicePixelRatio;
-  ctx.strokeStyle = ctx.fillStyle = colour("text");
   ctx.lineWidth = ratio;
   let row = 0;
   for (const { step, label } of state.marks.lines ?? []) {
     const x = chart.valToPos(step, "x", true);
     if (x < bbox.left || x > bbox.left + bbox.width) continue;
+    ctx.strokeStyle = colour("text");
     ctx.setLineDash([2 * ratio, 2 * ratio]);
     ctx.beginPath();
     ctx.moveTo(x, bbox.top);
@@ -144,8 +144,12 @@ function drawLines(chart, state) {
     ctx.stroke();
     const text = `${label} ${step}`;
     const width = ctx.measureText(text).width + 6 * ratio;
-    const left = x + width > bbox.left + bbox.width ? x - width + 3 * ratio : x + 3 * ratio;
-    ctx.fillText(text, left, bbox.top + (12 + 14 * row) * ratio);
+    const left = x + width > bbox.left + bbox.width ? x - width - ratio : x + ratio;
+    const top = bbox.top + 15 * row * ratio;
+    ctx.fillStyle = colour("back");
+    ctx.fillRect(left, top, width, 15 * ratio);
+    ctx.fillStyle = colour("text");
+    ctx.fillText(text, left + 3 * ratio, top + 11 * ratio);
     row += 1;
   }
   ctx.setLineDash([]);

@@ -3,7 +3,7 @@ import { drawCurves } from "./curve.js";
 
 const LOOK_EVERY_MS = 2000;
 const SLOWEST_MS = 30000;
-const SHARE = 20; // a page that costs the daemon long to make is asked for so much less often
+const SHARE = 10; // a page that costs the daemon long to make is asked for so much less often
 
 const root = document.documentElement;
 const news = document.getElementById("news");
