@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -46,9 +46,9 @@ PAINTED = """
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     """Chromium."""
-    path = "/usr/bin/chromium"
-    if not os.access(path, os.X_OK):
-        pytest.skip("chromium is not there: install it (.ci/run names the package)")
+    path = shutil.which("chromium")
+    if path is None:
+        pytest.skip("chromium is not on PATH: install it (.ci/run names the package)")
     with sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=path, args=["--no-sandbox"])
         yield browser

@@ -12,7 +12,7 @@ from sentinel.app import Daemon
 from sentinel.protocol.ids import CheckpointId
 from sentinel.protocol.observations import AttemptEnded, AttemptStarted, CheckpointReport
 from sentinel.protocol.processes import CrashReport, StackReport
-from sentinel.web import reading
+from sentinel.web import assets, reading
 from tests.benchmarks import page_cost
 from tests.builders import DIGEST
 from tests.daemons import Agent, serving
@@ -203,6 +203,19 @@ def test_files_are_kept_for_a_year_and_change_their_address(daemon: Daemon) -> N
     assert plain.content == answer.content
     assert httpx.get(f"{daemon.url}/static/{'0' * 12}/{name}").status_code == 404
     assert httpx.get(f"{daemon.url}/static/{digest}/..%2Fpages.py").status_code == 404
+
+
+def test_without_the_chart_library_every_number_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the package that carries the library is missing the page says so, and shows the curves as tables."""
+    monkeypatch.setattr(assets, "CHART_PACKAGE", "a-package-that-nobody-has")
+    with serving(tmp_path) as daemon, Agent(daemon.url) as agent:
+        agent.start()
+        agent.train(20, loss=2.125)
+        found = page(f"{daemon.url}/runs/{agent.run}")
+    assert "pip install uplot-python" in found.text
+    assert "2.125" in found.text
+    assert ("details", {"open": None}) in found.elements
+    assert not any("uplot" in str(each.get("src")) for _, each in found.elements)
 
 
 def test_a_long_run_is_a_small_page(tmp_path: Path) -> None:
