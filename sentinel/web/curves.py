@@ -8,12 +8,9 @@ from itertools import groupby
 from typing import Any, Final
 
 from sentinel.protocol.decoding import MAX_INTEGER
-from sentinel.protocol.ids import RunId
 from sentinel.store.series import Bucket, Wanted, read_series
 from sentinel.store.session import Connection
 
-POINTS: Final = 240
-"""Of a curve: a phone has about as many columns, and a wide screen shows each bucket's lowest and highest too."""
 TITLES: Final = {"loss": "Loss", "grad_norm": "Gradient norm", "lr": "Learning rate", "step_s": "Step time, s"}
 LOGARITHMIC_RATIO: Final = 100.0
 """Of the highest to the lowest: beyond it a linear axis shows nothing but the highest."""
@@ -82,26 +79,15 @@ class Curve:
             "mean": [_short(each.mean) for each in self.kept],
             "low": [_short(each.minimum) for each in self.kept] if wide else None,
             "high": [_short(each.maximum) for each in self.kept] if wide else None,
-            "abandoned": [[[each.last_step, _short(each.mean)] for each in branch] for branch in self.abandoned],
+            "abandoned": [[_point(each) for each in branch] for branch in self.abandoned],
             "nonfinite": [[each.last_step, each.nonfinite] for each in self.buckets if each.nonfinite],
         }
 
 
-def read_curve(
-    connection: Connection, run: RunId, name: str, *, first_step: int = 0, last_step: int = MAX_INTEGER
-) -> Curve:
-    """One series over the steps that are wanted.
-
-    Args:
-        connection: to the store.
-        run: whose.
-        name: of the series, one of ``TITLES``.
-        first_step: the first wanted.
-        last_step: the last wanted.
-    """
-    wanted = Wanted(run=run, name=name, first_step=first_step, last_step=last_step, points=POINTS)
+def read_curve(connection: Connection, wanted: Wanted) -> Curve:
+    """One series over the steps that are wanted; its name is one of ``TITLES``."""
     kept, abandoned = split(read_series(connection, wanted))
-    return Curve(name, kept, abandoned)
+    return Curve(wanted.name, kept, abandoned)
 
 
 def split(buckets: Sequence[Bucket]) -> tuple[list[Bucket], list[list[Bucket]]]:
@@ -146,6 +132,11 @@ def spans(incidents: Iterable[dict[str, Any]], *, step: int, acted: Mapping[str,
             }
         )
     return found
+
+
+def _point(bucket: Bucket) -> list[float | None]:
+    """Step, mean, lowest and highest: a spike of one step is seen in a bucket of many."""
+    return [bucket.last_step, _short(bucket.mean), _short(bucket.minimum), _short(bucket.maximum)]
 
 
 def _short(value: float | None) -> float | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any, Final
 
 from sentinel.checkpoints.retention import releasable
@@ -14,11 +14,16 @@ from sentinel.protocol.codec import parse
 from sentinel.protocol.decoding import MAX_INTEGER
 from sentinel.protocol.ids import IncidentId, RunId
 from sentinel.store import action_outbox, decision_log, observation_log
+from sentinel.store.series import Wanted
 from sentinel.store.session import Connection
 from sentinel.web.curves import TITLES, Curve, read_curve, spans
 
 Document = dict[str, Any]
 
+POINTS: Final = 240
+"""Of a curve: a phone has about as many columns, and a wide screen shows each bucket's lowest and highest too."""
+EVIDENCE_POINTS: Final = 1000
+"""Of an incident's: each step by itself, unless it went on for long."""
 RUNS_SHOWN: Final = 200
 SHOWN: Final = 50
 """Rows of a table: the REST API has the rest."""
@@ -76,7 +81,8 @@ def run_story(connection: Connection, run: Document, *, newest_steps: int | None
     """
     name = RunId(run["run"])
     first_step = 0 if newest_steps is None else max(0, run["step"] - newest_steps + 1)
-    curves = [read_curve(connection, name, series, first_step=first_step) for series in TITLES]
+    wanted = Wanted(run=name, name="", first_step=first_step, last_step=MAX_INTEGER, points=POINTS)
+    curves = [read_curve(connection, replace(wanted, name=series)) for series in TITLES]
     incidents = decision_log.incident_documents(connection, run=name, limit=SHOWN)[::-1]
     decisions = decision_log.decision_documents(connection, run=name)
     findings = decision_log.finding_documents(connection, name)
@@ -222,11 +228,16 @@ def _evidence(connection: Connection, incident: Document, target: int | None) ->
     if target is not None and target >= onset - FARTHEST_CHECKPOINT:
         first = min(first, target)
     last = onset + MOST_STEPS if end is None else max(onset, incident["detected_step"], end)
-    found = []
-    for name in ("loss", "grad_norm"):
-        wanted = {"first_step": max(0, first - STEPS_BEFORE), "last_step": last + STEPS_AFTER}
-        curve = read_curve(connection, RunId(incident["run"]), name, **wanted)
-        # What earlier incidents had given up would be taken for part of this one.
-        own = [branch for branch in curve.abandoned if branch[0].segment >= incident["segment"]]
-        found.append(Curve(name, curve.kept, own))
-    return found
+    wanted = Wanted(
+        run=RunId(incident["run"]),
+        name="",
+        first_step=max(0, first - STEPS_BEFORE),
+        last_step=last + STEPS_AFTER,
+        points=EVIDENCE_POINTS,
+    )
+    curves = [read_curve(connection, replace(wanted, name=name)) for name in ("loss", "grad_norm")]
+    # What earlier incidents had given up would be taken for part of this one.
+    return [
+        replace(each, abandoned=[branch for branch in each.abandoned if branch[0].segment >= incident["segment"]])
+        for each in curves
+    ]

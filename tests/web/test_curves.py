@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -54,6 +55,12 @@ def test_the_axis_is_logarithmic_only_where_a_linear_one_would_show_nothing() ->
     assert Curve("lr", wide).tree()["log"]
     assert not Curve("lr", [*wide, bucket(0, 3, value=0.0)]).tree()["log"]
     assert not Curve("lr", [bucket(0, 1), bucket(0, 2, value=50.0)]).tree()["log"]
+
+
+def test_a_spike_that_was_given_up_is_seen_in_a_bucket_of_many_steps() -> None:
+    """A point of an abandoned branch tells its lowest and highest beside its mean."""
+    spike = replace(bucket(0, 1, 4096, value=2.0, count=4096), maximum=90.0)
+    assert Curve("loss", [], [[spike]]).tree()["abandoned"] == [[[4096, 2.0, 2.0, 90.0]]]
 
 
 def test_an_empty_curve_has_no_numbers() -> None:

@@ -24,7 +24,7 @@ function everyValue(curve, from, to) {
     column.forEach((value, at) => value !== null && curve.steps[at] >= from && curve.steps[at] <= to && values.push(value));
   }
   for (const branch of curve.abandoned) {
-    for (const [step, value] of branch) if (value !== null && step >= from && step <= to) values.push(value);
+    for (const [step, , low, high] of branch) if (low !== null && step >= from && step <= to) values.push(low, high);
   }
   return curve.log ? values.filter((value) => value > 0) : values;
 }
@@ -91,6 +91,20 @@ function drawBranches(chart, state) {
     ctx.stroke();
   }
   ctx.setLineDash([]);
+}
+
+function drawReach(chart, state) {
+  const { ctx } = chart;
+  ctx.strokeStyle = colour("lost");
+  ctx.lineWidth = 0.5 * devicePixelRatio;
+  for (const [step, , low, high] of state.curve.abandoned.flat()) {
+    if (low === null || low === high || (state.curve.log && low <= 0)) continue;
+    const x = chart.valToPos(step, "x", true);
+    ctx.beginPath();
+    ctx.moveTo(x, chart.valToPos(low, "y", true));
+    ctx.lineTo(x, chart.valToPos(high, "y", true));
+    ctx.stroke();
+  }
 }
 
 const SHAPES = {
@@ -203,7 +217,7 @@ function options(state) {
     bands: state.curve.high ? [{ series: [1, 2], fill: colour("band") }] : [],
     hooks: {
       drawClear: [clipped([drawSpans], state)],
-      draw: [clipped([drawBranches, drawMarks, drawLines], state)],
+      draw: [clipped([drawReach, drawBranches, drawMarks, drawLines], state)],
       setCursor: [(chart) => read(chart, state)],
       setSelect: [(chart) => choose(chart, state)],
     },
