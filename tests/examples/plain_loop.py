@@ -15,7 +15,7 @@ optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
 schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1.0 / (1.0 + step / 1000))
 
 with Agent(model, optimizer, also=[schedule], checkpoint_every=50) as sentinel:
-    for _ in range(4):
+    for _ in range(3):
         for inputs, wanted in sentinel.batches(loader):
             loss = nn.functional.mse_loss(model(inputs), wanted)
             optimizer.zero_grad()
