@@ -1,0 +1,68 @@
+"""The example with the Hugging Face Trainer, as its owner runs it, against a real daemon and against none."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from time import perf_counter
+
+import torch
+
+from tests.daemons import Agent, serving
+from tests.scripts import run_example
+from tests.trainer.sentinel_agent.small_training import same
+
+WITHOUT = {
+    "from sentinel_agent.transformers import SentinelCallback\n": "",
+    ", callbacks=[SentinelCallback()])": ")",
+}
+CLASS = """
+class Broken(GPT2LMHeadModel):
+    batches = 0
+
+    def forward(self, input_ids=None, labels=None, **kwargs):
+        self.batches += self.training
+        output = super().forward(input_ids, labels=labels, **kwargs)
+        if self.batches == 151:
+            output.loss = output.loss * float("nan")
+        return output
+
+set_seed(0)
+"""
+NAN_AT_STEP_76 = {"set_seed(0)\n": CLASS, "model = GPT2LMHeadModel(": "model = Broken("}
+"""Of its two micro-batches the first one's loss is NaN."""
+HUGGING_FACE = {"HF_HUB_OFFLINE": "1", "SENTINEL_RUN": "hf"}
+
+
+def test_nan_that_the_trainers_log_hides_is_seen(tmp_path: Path) -> None:
+    """The Trainer logs finite losses to the end; the daemon has an incident at the NaN's step; no weight differs."""
+    alone = run_example("hugging_face.py", tmp_path / "alone", WITHOUT | NAN_AT_STEP_76, HUGGING_FACE)
+    with serving(tmp_path) as daemon, Agent(daemon.url) as person:
+        environ = HUGGING_FACE | {"SENTINEL_URL": daemon.url}
+        watched = run_example("hugging_face.py", tmp_path / "watched", NAN_AT_STEP_76, environ)
+        (incident,) = person.get("/v1/incidents")["incidents"]
+        checkpoints = person.get("/v1/runs/hf/checkpoints")["checkpoints"]
+        run = person.get("/v1/runs/hf")
+    assert (alone.returncode, watched.returncode) == (0, 0), watched.stderr
+    assert (incident["symptom"], incident["onset_step"]) == ("nonfinite", 76)
+    assert [(each["step"], each["state"]) for each in checkpoints] == [(120, "bad"), (80, "bad"), (40, "verified")]
+    assert run["phase"] == "finished"
+    state = json.loads((tmp_path / "watched/out/checkpoint-120/trainer_state.json").read_text())
+    logged = [each["loss"] for each in state["log_history"] if "loss" in each]
+    assert len(logged) == 12
+    assert all(map(math.isfinite, logged))
+    models = [torch.load(tmp_path / name / "model.pt") for name in ("alone", "watched")]
+    torch.testing.assert_close(*models, rtol=0, atol=0, equal_nan=True)
+
+
+def test_training_without_a_daemon_is_identical_and_on_time(tmp_path: Path) -> None:
+    """Nobody listens: the healthy training ends with the same weights, a few seconds later at most."""
+    began = perf_counter()
+    alone = run_example("hugging_face.py", tmp_path / "alone", WITHOUT, HUGGING_FACE)
+    alone_s = perf_counter() - began
+    environ = HUGGING_FACE | {"SENTINEL_URL": "http://127.0.0.1:9"}
+    watched = run_example("hugging_face.py", tmp_path / "watched", {}, environ)
+    assert (alone.returncode, watched.returncode) == (0, 0), watched.stderr
+    assert perf_counter() - began < 2 * alone_s + 10.0
+    assert same(*(torch.load(tmp_path / name / "model.pt") for name in ("alone", "watched")))
