@@ -15,7 +15,6 @@ from sentinel_agent.transformers import SentinelCallback
 from tests.fakes import FakeDaemon
 from tests.trainer.sentinel_agent.small_training import same
 
-
 ABSENT = "http://127.0.0.1:9"
 HOOKS = [
     "_begin",
