@@ -7,9 +7,12 @@ import math
 from pathlib import Path
 from time import perf_counter
 
+import pytest
 import torch
 
+from sentinel.protocol.observations import AttemptStarted, CheckpointReport, StepReport
 from tests.daemons import Agent, serving
+from tests.fakes import FakeDaemon
 from tests.scripts import run_example
 from tests.trainer.sentinel_agent.small_training import same
 
@@ -66,3 +69,23 @@ def test_training_without_a_daemon_is_identical_and_on_time(tmp_path: Path) -> N
     assert (alone.returncode, watched.returncode) == (0, 0), watched.stderr
     assert perf_counter() - began < 2 * alone_s + 10.0
     assert same(*(torch.load(tmp_path / name / "model.pt") for name in ("alone", "watched")))
+
+
+def test_two_processes_are_told_by_the_first(tmp_path: Path) -> None:
+    """Under DDP one process speaks for both, with its own loss at the scale of the Trainer's log, and nothing hangs."""
+    changes = {"max_steps=120": "max_steps=6", "logging_steps=10": "logging_steps=1", "save_steps=40": "save_steps=3"}
+    environ = HUGGING_FACE | {"ACCELERATE_USE_CPU": "true"}
+    with FakeDaemon() as daemon:
+        environ["SENTINEL_URL"] = daemon.url
+        done = run_example("hugging_face.py", tmp_path, changes, environ, processes=2)
+        told = daemon.told(StepReport)
+        (start,) = daemon.told(AttemptStarted)
+        saved = [(each.step, each.state) for each in daemon.told(CheckpointReport)]
+    assert done.returncode == 0, done.stderr
+    state = json.loads((tmp_path / "out/checkpoint-6/trainer_state.json").read_text())
+    logged = [each for each in state["log_history"] if "loss" in each]
+    assert start.world_size == 2
+    assert [each.step for each in told] == [1, 2, 3, 4, 5, 6]
+    assert [each.loss for each in told] == pytest.approx([each["loss"] for each in logged], rel=0.05)
+    assert [each.grad_norm for each in told] == pytest.approx([each["grad_norm"] for each in logged], rel=1e-5)
+    assert saved == [(3, "reported"), (6, "reported")]

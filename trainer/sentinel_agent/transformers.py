@@ -109,8 +109,8 @@ class SentinelCallback(TrainerCallback):
         self._tell_held()
         self._end_batch()
         reading = agent.clock.reading
-        if len(reading.losses) > 1 and not self._is_scaled:
-            reading.losses = [torch.stack(reading.losses).mean()]
+        if reading.losses:
+            reading.losses = [self._loss_of_step(reading.losses, args)]
         if self._hooks and not reading.losses and not agent.step:
             say("warning: the model's forward pass returns no loss, so the loss is not read")
         self._held = agent.close_step(state.global_step)
@@ -195,9 +195,15 @@ class SentinelCallback(TrainerCallback):
         self.agent.clock.backward_began()
         loss = output.get("loss") if isinstance(output, Mapping) else output[0]
         if isinstance(loss, torch.Tensor) and loss.numel() == 1:
-            self._loss = loss.detach()
-            # A model that takes the number of tokens in all micro-batches has divided by it already.
+            self._loss = loss.detach().clone()  # the Trainer may multiply it in place
             self._is_scaled = kwargs.get("num_items_in_batch") is not None
+
+    def _loss_of_step(self, losses: list[torch.Tensor], args: TrainingArguments) -> torch.Tensor:
+        """The mean over the micro-batches: of their samples, or of their tokens, by whose number the model divides."""
+        total = torch.stack(losses).sum() if len(losses) > 1 else losses[0]
+        if not self._is_scaled:
+            return total / len(losses)
+        return total * args.world_size if args.average_tokens_across_devices else total
 
     def _end_batch(self) -> None:
         self.agent.clock.batch_ended(self._loss)
