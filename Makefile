@@ -14,12 +14,12 @@ INSTALL = $(BIN)/python -m pip install -qq --disable-pip-version-check -c constr
 .NOTPARALLEL:
 
 help:
-	@echo 'make demo    train a small model, break it on purpose, watch Sentinel bring it back'
-	@echo 'make test    run every test'
+	@echo 'make demo      train a small model, break it on purpose, watch Sentinel bring it back'
+	@echo 'make test      run every test'
 	@echo 'make gpu-test  run what needs an NVIDIA GPU; without one everything is skipped, with the reason'
-	@echo 'make lint    check style, types and who imports whom'
-	@echo 'make bench   measure what README states; SENTINEL_CORPUS names a corpus of labelled runs, if there is one'
-	@echo 'make clean   remove .venv and the caches'
+	@echo 'make lint      check style, types and who imports whom'
+	@echo 'make bench     measure what README states; SENTINEL_CORPUS names a corpus of labelled runs, if there is one'
+	@echo 'make clean     remove .venv and the caches'
 	@echo
 	@echo 'PYTHON=python3.12       the interpreter that makes .venv (3.11 or newer)'
 	@echo 'ARGS=--healthy          options of `sentinel demo`, or of pytest in `make test`'

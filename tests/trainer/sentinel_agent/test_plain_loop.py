@@ -11,7 +11,7 @@ from torch import nn
 
 from sentinel.protocol.observations import AttemptEnded, AttemptStarted, CheckpointReport, CommandResult, StepReport
 from sentinel_agent import Agent
-from sentinel_agent.fail_open import guarded
+from sentinel_agent.fail_open import HalfRestored, guarded
 from tests.fakes import FakeDaemon
 from tests.trainer.sentinel_agent.small_training import Orders, loader, same, until
 
@@ -258,3 +258,24 @@ def test_agent_without_its_with_is_told(tmp_path: Path, capsys: pytest.CaptureFi
     assert [sentinel.step(loss=1.0), sentinel.step(loss=1.0)] == [1, 2]
     (line,) = capsys.readouterr().err.splitlines()
     assert "the loop belongs into `with Agent(...) as sentinel:`" in line
+
+
+def test_rollback_that_breaks_off_ends_the_loop(tmp_path: Path) -> None:
+    """An object that fails to load after the weights went back is the one error that ``step`` raises."""
+
+    class Broken:
+        def state_dict(self) -> dict[str, Any]:
+            return {}
+
+        def load_state_dict(self, _: Any) -> None:
+            raise ValueError("out of order")
+
+    with FakeDaemon(Orders(at_step=3, to_step=2)) as daemon:
+        loop = Loop(tmp_path)
+        sentinel = Agent(loop.model, loop.optimizer, also=[Broken()], folder=tmp_path, url=daemon.url, **ACT)
+        loop.before_step = lambda step: step == 4 and until(lambda: sentinel._agent.commands)
+        with pytest.raises(HalfRestored, match=r"\(ValueError: out of order\)"):
+            run_watched(loop, sentinel)
+        (result,) = daemon.told(CommandResult)
+        (end,) = daemon.told(AttemptEnded)
+    assert (result.outcome, end.outcome) == ("failed", "failed")
