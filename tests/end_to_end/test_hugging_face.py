@@ -10,7 +10,7 @@ from time import perf_counter
 import pytest
 import torch
 
-from sentinel.protocol.observations import AttemptStarted, CheckpointReport, StepReport
+from sentinel.protocol.observations import AttemptEnded, AttemptStarted, CheckpointReport, StepReport
 from tests.daemons import Agent, serving
 from tests.fakes import FakeDaemon
 from tests.scripts import run_example
@@ -89,3 +89,14 @@ def test_two_processes_are_told_by_the_first(tmp_path: Path) -> None:
     assert [each.loss for each in told] == pytest.approx([each["loss"] for each in logged], rel=0.05)
     assert [each.grad_norm for each in told] == pytest.approx([each["grad_norm"] for each in logged], rel=1e-5)
     assert saved == [(3, "reported"), (6, "reported")]
+
+
+def test_exception_that_ends_the_program_ends_the_attempt(tmp_path: Path) -> None:
+    """The Trainer tells no callback of an exception; the daemon hears of it all the same when the program ends."""
+    raising = CLASS.replace("output = super()", "assert self.batches < 9, 'bad batch'\n        output = super()")
+    changes = NAN_AT_STEP_76 | {"set_seed(0)\n": raising}
+    with FakeDaemon() as daemon:
+        done = run_example("hugging_face.py", tmp_path, changes, HUGGING_FACE | {"SENTINEL_URL": daemon.url})
+        (end,) = daemon.told(AttemptEnded)
+    assert done.returncode == 1
+    assert (end.outcome, end.step, end.reason) == ("failed", 4, "AssertionError: bad batch")
