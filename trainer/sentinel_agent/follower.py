@@ -17,7 +17,7 @@ from sentinel_agent.rank_agent import RankAgent
 
 
 class Follower(RankAgent):
-    """One rank's agent; rank 0's is an ``Agent``.
+    """One rank's agent; rank 0's is a ``Leader``.
 
     Args:
         peers: the link to it.
