@@ -12,6 +12,9 @@ INSTALL = $(BIN)/python -m pip install -qq --disable-pip-version-check -c constr
 .PHONY: help demo test lint bench clean
 .NOTPARALLEL:
 
+dashboards: .venv/dev.stamp
+	@$(BIN)/python -m dashboards.generate
+
 help:
 	@echo 'make demo    train a small model, break it on purpose, watch Sentinel bring it back'
 	@echo 'make test    run every test'

@@ -53,7 +53,7 @@ TABLE: Final = (
     Metric("sentinel_decisions_total", "counter", "Decisions, doing nothing included.", ("rung", "outcome")),
     Metric("sentinel_alerts_total", "counter", "Alerts tried on a channel.", ("channel", "outcome")),
     Metric("sentinel_detector_errors_total", "counter", "Bugs: a detector raised.", ("detector",)),
-    Metric("sentinel_scheduler_errors_total", "counter", "Jobs of the daemon that failed.", ("job",)),
+    Metric("sentinel_scheduler_errors_total", "counter", "Jobs of the daemon that failed.", ("task",)),
     Metric("sentinel_commit_seconds", "histogram", "One transaction of the writer, work and disk."),
     Metric("sentinel_ingest_seconds", "histogram", "From a batch's last byte to its answer."),
     Metric("sentinel_writer_waiting", "gauge", "Jobs that wait for the writer's next transaction."),
