@@ -9,17 +9,15 @@ ARGS ?=
 BIN := .venv/bin
 INSTALL = $(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt $(PIP_OPTIONS)
 
-.PHONY: help demo test lint bench clean
+.PHONY: help demo test lint bench dashboards clean
 .NOTPARALLEL:
-
-dashboards: .venv/dev.stamp
-	@$(BIN)/python -m dashboards.generate
 
 help:
 	@echo 'make demo    train a small model, break it on purpose, watch Sentinel bring it back'
 	@echo 'make test    run every test'
 	@echo 'make lint    check style, types and who imports whom'
 	@echo 'make bench   measure what README states; SENTINEL_CORPUS names a corpus of labelled runs, if there is one'
+	@echo 'make dashboards   write the JSON of the Grafana dashboards anew'
 	@echo 'make clean   remove .venv and the caches'
 	@echo
 	@echo 'PYTHON=python3.12       the interpreter that makes .venv (3.11 or newer)'
@@ -43,6 +41,9 @@ bench: .venv/bench.stamp
 	@$(BIN)/python -m tests.benchmarks.ingest_throughput 8 4
 	@$(BIN)/python -m tests.benchmarks.detection.trainer_faults
 	@$(BIN)/python -m tests.benchmarks.detection.table --peers
+
+dashboards: .venv/dev.stamp
+	@$(BIN)/python -m dashboards.generate
 
 clean:
 	rm -rf .venv .*_cache .hypothesis build dist

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any
 
 import pytest
+from grafana_foundation_sdk.cog.encoder import JSONEncoder
+from grafana_foundation_sdk.models.dashboard import Dashboard
 
 from dashboards.generate import FOLDER, texts
 from tests.dashboards.boards import BOARDS, NAME, SERIES, queries
@@ -17,6 +20,12 @@ every_board = pytest.mark.parametrize("board", BOARDS.values(), ids=BOARDS)
 def test_the_kept_dashboards_are_up_to_date() -> None:
     """The files are what the program writes now: change the program and run `make dashboards`, never the files."""
     assert {path.name: path.read_text() for path in FOLDER.glob("*.json")} == texts()
+
+
+@every_board
+def test_grafanas_own_types_take_the_dashboards(board: dict[str, Any]) -> None:
+    """The SDK's model reads the file, panels and all, and writes it again as it was."""
+    assert json.loads(json.dumps(Dashboard.from_json(board), cls=JSONEncoder)) == board
 
 
 @every_board

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,7 @@ every_rule = pytest.mark.parametrize("rule", RULES, ids=[rule["alert"] for rule 
 
 
 @every_rule
-def test_an_alert_says_what_is_the_matter_and_what_to_do(rule: dict) -> None:
+def test_an_alert_says_what_is_the_matter_and_what_to_do(rule: dict[str, Any]) -> None:
     """Each has a severity that Alertmanager routes, a summary, a description, and a heading in the runbook."""
     assert rule["labels"]["severity"] in {"warning", "critical"}
     assert rule["annotations"]["summary"]
@@ -27,7 +28,7 @@ def test_an_alert_says_what_is_the_matter_and_what_to_do(rule: dict) -> None:
 
 
 @every_rule
-def test_an_alert_watches_metrics_that_there_are(rule: dict) -> None:
+def test_an_alert_watches_metrics_that_there_are(rule: dict[str, Any]) -> None:
     """Every metric in its expression is in the daemon's table."""
     assert [name for name in NAME.findall(rule["expr"]) if name not in SERIES] == []
 
