@@ -112,3 +112,17 @@ def test_the_daemon_may_do_nothing_that_it_need_not() -> None:
         assert (rights["allowPrivilegeEscalation"], rights["readOnlyRootFilesystem"]) == (False, True)
         assert rights["capabilities"] == {"drop": ["ALL"]}
         assert "memory" in container["resources"]["limits"]
+
+
+def test_prometheus_sees_the_standby_too() -> None:
+    """The monitor selects the Service that leads to every daemon, ready or not, and shows the token of the secret."""
+    (monitor,) = of_kind("ServiceMonitor")
+    selector = monitor["spec"]["selector"]["matchLabels"]
+    (service,) = [each for each in of_kind("Service") if each["metadata"].get("labels") == selector]
+    assert service["spec"]["publishNotReadyAddresses"]
+    (endpoint,) = monitor["spec"]["endpoints"]
+    assert endpoint["port"] in {port["name"] for port in service["spec"]["ports"]}
+    (secret,) = of_kind("Secret")
+    credentials = endpoint["authorization"]["credentials"]
+    assert (credentials["name"], credentials["key"] in secret["stringData"]) == (secret["metadata"]["name"], True)
+    assert {"targetLabel": "job", "replacement": "sentinel"} in endpoint["relabelings"]
