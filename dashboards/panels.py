@@ -34,6 +34,7 @@ from grafana_foundation_sdk.models.dashboard import (
     DynamicConfigValue,
     FieldColorModeId,
     Threshold,
+    VariableOption,
     VariableRefresh,
     VariableSort,
 )
@@ -72,7 +73,11 @@ def choice(name: str, query: str, *, many: bool = False) -> QueryVariable:
         .refresh(VariableRefresh.ON_TIME_RANGE_CHANGED)
         .sort(VariableSort.ALPHABETICAL_ASC)
     )
-    return variable.multi(multi=True).include_all(include_all=True).all_value(".*") if many else variable
+    return (
+        variable.multi(multi=True).include_all(include_all=True).current(VariableOption(text="All", value="$__all"))
+        if many
+        else variable
+    )
 
 
 def mark(name: str, expr: str, color: str) -> AnnotationQuery:

@@ -18,7 +18,7 @@ def run_board() -> Dashboard:
         "sentinel-run", "Sentinel: one run", "Is the run well, what was done, what would a rollback cost."
     )
     dashboard.with_variable(choice("run", "label_values(sentinel_run_step, run)"))
-    dashboard.with_variable(choice("node", "label_values(sentinel_device_up, node)", many=True))
+    dashboard.with_variable(choice("node", f"label_values(sentinel_run_node{RUN}, node)", many=True))
     dashboard.annotation(mark("Rollbacks", f"delta(sentinel_run_segment{RUN}[1m]) > 0", "orange"))
     dashboard.annotation(mark("Critical incidents", 'sentinel_incidents_open{run="$run", severity="critical"}', "red"))
     for part in (_now, _training, _speed, _faults, _devices):

@@ -71,6 +71,7 @@ TABLE: Final = (
     ),
     Metric("sentinel_run_segment", "gauge", "Rollbacks within the attempt so far.", ("run",)),
     Metric("sentinel_run_phase", "gauge", "1 for the phase that the run is in.", ("run", "phase")),
+    Metric("sentinel_run_node", "gauge", "1 for each node on which its attempt trains.", ("run", "node")),
     Metric("sentinel_run_mode", "gauge", "1 for the mode that its agent allows.", ("run", "mode")),
     Metric("sentinel_run_held", "gauge", "1 while a person holds the run: nothing is done to it.", ("run",)),
     Metric("sentinel_run_loss", "gauge", "Loss of the newest step.", ("run",)),

@@ -14,9 +14,12 @@ from sentinel.domain.runs import Run
 from sentinel.pipeline.outcome import Outcome
 from sentinel.protocol.ids import SenderId
 from sentinel.protocol.observations import AttemptStarted, CommandResult, Heartbeat, StepReport
+from sentinel.protocol.processes import RankReport
 
 CHECKPOINTS: Final = {"saved": ("reported", "verified", "known_good"), "known_good": ("known_good",)}
 """Which states of a checkpoint count; a suspect one is nothing to go back to."""
+NODES_SHOWN: Final = 4096
+"""Of one run: a rank that makes up names must not fill the scraper's disk."""
 Sample = tuple[str, tuple[str, ...], float]
 """A metric's name, the values of its labels after the run, and its value."""
 Said = tuple[str, tuple[str, ...], float | None]
@@ -42,6 +45,7 @@ class ShownRun:
     agent_errors: int = 0
     accounts: dict[SenderId, tuple[int, int]] = field(default_factory=dict)
     """What each sender of the attempt said last that it had dropped, and caught; such as had nothing to say apart."""
+    nodes: set[str] = field(default_factory=set)
     report: StepReport | None = None
 
     def take(self, entry: LogEntry, outcome: Outcome) -> None:
@@ -51,9 +55,12 @@ class ShownRun:
         if entry.attempt != self.standing.attempt:
             return
         match entry.observation:
-            case AttemptStarted(step=step):
+            case AttemptStarted(step=step, host=host):
                 self.accounts.clear()
+                self.nodes = {host} - {""}
                 self._go(0, step)
+            case RankReport(host=host) if host and len(self.nodes) < NODES_SHOWN:
+                self.nodes.add(host)
             case CommandResult(segment=segment, step=step) if segment > self.segment:
                 self._go(segment, step)
             case Heartbeat() as beat:
@@ -104,6 +111,8 @@ def _tallies(shown: ShownRun) -> Iterator[Said]:
 
 
 def _newest(shown: ShownRun) -> Iterator[Said]:
+    for node in shown.nodes:
+        yield "sentinel_run_node", (node,), 1
     for label, states in CHECKPOINTS.items():
         steps = (each.step for each in shown.checkpoints if each.state in states)
         yield "sentinel_run_checkpoint_step", (label,), next(steps, None)

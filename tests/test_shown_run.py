@@ -7,6 +7,7 @@ import pytest
 from sentinel.pipeline.pipeline import Pipeline
 from sentinel.protocol.ids import AttemptId
 from sentinel.protocol.observations import AttemptStarted, Heartbeat, Observation, OperatorRequest, StepReport
+from sentinel.protocol.processes import RankReport
 from sentinel.shown_run import ShownRun
 from tests.builders import RUN, Story
 
@@ -69,6 +70,16 @@ def test_what_agents_dropped_never_goes_down(story: Story) -> None:
     story.tell(AttemptStarted(at=2.0, mode="act"), attempt=second)
     story.tell(Heartbeat(at=3.0, step=1, dropped_total=2), attempt=second)
     assert _shown(story)["sentinel_run_dropped_observations_total",] == 7
+
+
+def test_the_nodes_of_the_attempt_are_shown(story: Story) -> None:
+    """Where rank 0 began, and where ranks report from; a new attempt begins elsewhere."""
+    story.tell(AttemptStarted(at=1.0, mode="act", host="node-1"))
+    for rank, host in enumerate(("node-1", "node-1", "node-2", "")):
+        story.tell(RankReport(at=2.0, rank=rank, step=1, host=host))
+    assert {key[1] for key in _shown(story) if key[0] == "sentinel_run_node"} == {"node-1", "node-2"}
+    story.tell(AttemptStarted(at=3.0, mode="act", host="node-3"), attempt=AttemptId("second"))
+    assert {key[1] for key in _shown(story) if key[0] == "sentinel_run_node"} == {"node-3"}
 
 
 def test_findings_are_counted_from_zero(story: Story) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +19,7 @@ from tests.prometheus import Prometheus, running
 
 DEPLOYED = Path(__file__).parents[2] / "deploy" / "prometheus"
 TOKEN = "of-this-test"
+NODE = "node-1"
 
 
 def _config(daemon_url: str, folder: Path) -> dict[str, Any]:
@@ -44,7 +46,7 @@ class Told(Agent):
 
 def _live_through_an_incident(agent: Told, prometheus: Prometheus) -> None:
     """Trains, breaks, is rolled back and recovers; Prometheus sees each stage."""
-    agent.tell(AttemptStarted(at=0.0, mode="act", rollback="forward", rollback_reason="told so", max_steps=10_000))
+    agent.tell(AttemptStarted(at=0.0, mode="act", rollback="forward", host=NODE, max_steps=10_000))
     agent.train(20)
     agent.checkpoint("good")
     agent.train(60)
@@ -110,7 +112,10 @@ def test_the_numbers_are_the_runs(lived: tuple[Told, Prometheus]) -> None:
 def test_the_marks_and_the_choices_of_the_dashboards_work(lived: tuple[Told, Prometheus]) -> None:
     """The list of runs, and the lines that a rollback and a critical incident draw, come from this Prometheus."""
     agent, prometheus = lived
-    assert prometheus.ask("label/run/values", **{"match[]": "sentinel_run_step"}) == [agent.run]
+    for variable in [each for each in BOARDS["run.json"]["templating"]["list"] if each["type"] == "query"]:
+        metric, label = re.fullmatch(r"label_values\((.*), (\w+)\)", variable["query"]["query"]).groups()  # type: ignore[union-attr]
+        match = {"match[]": metric.replace("$run", agent.run)}
+        assert prometheus.ask(f"label/{label}/values", **match) == [{"run": agent.run, "node": NODE}[variable["name"]]]
     for mark in BOARDS["run.json"]["annotations"]["list"]:
         expr = f"last_over_time(({mark['expr'].replace('$run', agent.run)})[1m:200ms])"
         assert prometheus.until(expr, lambda: None), mark["name"]
