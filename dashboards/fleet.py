@@ -7,6 +7,7 @@ from grafana_foundation_sdk.models.dashboard import DynamicConfigValue
 
 from dashboards.panels import SEVERITY_COLORS, board, curve, mark, number, rows
 
+NAMED = "on (instance, device) group_left (node) sentinel_device_info"
 TO_THE_RUN = DynamicConfigValue(
     "links", [{"title": "this run", "url": "/d/sentinel-run?var-run=${__value.text}&${__url_time_range}"}]
 )
@@ -16,7 +17,7 @@ def fleet_board() -> Dashboard:
     """The dashboard."""
     dashboard = board("sentinel-fleet", "Sentinel: all runs", "Who needs help, what was decided, what it cost.")
     dashboard.annotation(mark("Rollbacks", "delta(sentinel_run_segment[1m]) > 0", "orange"))
-    for part in (_now, _decisions, _cost, _daemon):
+    for part in (_now, _decisions, _cost, _devices, _daemon):
         part(dashboard)
     return dashboard
 
@@ -115,6 +116,35 @@ def _cost(dashboard: Dashboard) -> None:
             {"{{run}}": f"{lost} * on (run) sum by (run) (sentinel_run_step_seconds)"},
             about="Those steps at the pace of the newest one.",
             unit="s",
+        ),
+    ):
+        dashboard.with_panel(panel)
+
+
+def _devices(dashboard: Dashboard) -> None:
+    dashboard.with_row(Row("Devices"))
+    for panel in (
+        curve(
+            "Utilization",
+            {"{{node}}": f"avg by (node) (sentinel_device_utilization_ratio * {NAMED})"},
+            about="Mean of each node's devices.",
+            unit="percentunit",
+        ),
+        curve(
+            "Not answering",
+            {
+                "devices": "sum(1 - sentinel_device_up)",
+                "collectors": 'sum(1 - up{job="sentinel-collect"})',
+            },
+            about="Devices that are lost or hang, and collectors that do not answer.",
+        ),
+        curve(
+            "Errors per hour",
+            {
+                "uncorrected ECC": "sum(increase(sentinel_device_ecc_uncorrected_errors_total[1h]))",
+                "critical Xid, in 15 minutes": "sum(sentinel:device_xid_errors:increase15m)",
+            },
+            about="Of all devices; which one, the alerts say.",
         ),
     ):
         dashboard.with_panel(panel)

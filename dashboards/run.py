@@ -9,7 +9,9 @@ from grafana_foundation_sdk.builders.dashboard import Dashboard, Row
 from dashboards.panels import SEVERITY_COLORS, board, choice, curve, mark, number
 
 RUN: Final = '{run="$run"}'
-NODE: Final = '{node=~"$node"}'
+DEVICES: Final = 'on (instance, device) group_left (node) sentinel_device_info{node=~"$node"}'
+"""Joined with a metric of devices, this keeps those of the chosen nodes, and says which node each is on."""
+DEVICE: Final = "{{node}}, {{device}}"
 
 
 def run_board() -> Dashboard:
@@ -127,3 +129,59 @@ def _faults(dashboard: Dashboard) -> None:
 
 def _devices(dashboard: Dashboard) -> None:
     dashboard.with_row(Row("Devices of the chosen nodes"))
+    used = f"sentinel_device_memory_used_bytes / sentinel_device_memory_size_bytes * {DEVICES}"
+    for panel in (
+        curve(
+            "Utilization",
+            {DEVICE: f"sentinel_device_utilization_ratio * {DEVICES}"},
+            about="Time in which a kernel ran; one below the others waits, or makes them wait.",
+            unit="percentunit",
+        ),
+        curve("Memory", {DEVICE: used}, about="In use, of what the device has.", unit="percentunit"),
+        curve(
+            "Power",
+            {DEVICE: f"sentinel_device_power_watts * {DEVICES}"},
+            about="One that draws little while the others work is a straggler.",
+            unit="watt",
+        ),
+        curve(
+            "Temperature",
+            {DEVICE: f"sentinel_device_temperature_celsius * {DEVICES}"},
+            about="Of the chip.",
+            unit="celsius",
+        ),
+        curve(
+            "Clock",
+            {DEVICE: f"sentinel_device_sm_clock_hertz * {DEVICES}"},
+            about="Of the multiprocessors; falls when it is held down.",
+            unit="hertz",
+        ),
+        curve(
+            "Held down by",
+            {"{{node}}, {{reason}}": f"sum by (node, reason) (sentinel_device_throttled * {DEVICES})"},
+            about="Devices whose clocks are held down; gpu_idle is no fault.",
+        ),
+        curve(
+            "Not answering",
+            {"{{node}}": f"sum by (node) ((1 - sentinel_device_up) * {DEVICES})"},
+            about="Devices that are lost, or whose driver hangs or fails.",
+        ),
+        curve(
+            "Memory errors",
+            {
+                "{{node}}, {{device}}, uncorrected": f"sentinel_device_ecc_uncorrected_errors_total * {DEVICES}",
+                "{{node}}, {{device}}, remap pending": f"sentinel_device_row_remap_pending * {DEVICES}",
+                "{{node}}, {{device}}, remap failed": f"sentinel_device_row_remap_failed * {DEVICES}",
+            },
+            about="What rises within a run has hurt it; a failed remap asks for a new device.",
+        ),
+        curve(
+            "Xid errors",
+            {
+                "{{node}}, {{device}}, Xid {{xid}}": f"sentinel_device_xid_errors_total * {DEVICES}",
+                DEVICE: f"sentinel_device_up * 0 * {DEVICES}",
+            },
+            about="Since the collector's start; NVIDIA's catalogue says what each means.",
+        ),
+    ):
+        dashboard.with_panel(panel)
