@@ -76,7 +76,9 @@ FAILING: list[Observation] = [
     for step in range(1, 300)
     for told in (
         StepReport(at=0.0, step=step, loss=2.0),
-        DeviceSample(at=0.0, index=0, uuid="GPU-1", utilization_ratio=1.0, xids={50: (31,), 150: (94, 48)}.get(step, ())),
+        DeviceSample(
+            at=0.0, index=0, uuid="GPU-1", utilization_ratio=1.0, xids={50: (31,), 150: (94, 48)}.get(step, ())
+        ),
         DeviceSample(at=0.0, index=1, node="n1", ecc_uncorrected_total=step // 200, lost=step == 280),
     )
 ]
