@@ -63,8 +63,8 @@ class DeviceFault(Detector[DeviceFaultState]):
         seven values for each of up to 16,384 devices.
 
     Source:
-        NVIDIA's catalogue of Xid errors (``xid.py``); uncorrected ECC errors and row remaps as GCM and Azure's node health
-        checks take them, but for a pending remap, which fails no node here.
+        NVIDIA's catalogue of Xid errors (``xid.py``); uncorrected ECC errors and row remaps as the node health checks of
+        GCM and Azure take them, but for a pending remap, which fails no node here.
 
     Example:
         >>> from sentinel.domain.log_entry import LogEntry
@@ -152,12 +152,16 @@ class DeviceFault(Detector[DeviceFaultState]):
         )
 
 
-def _faults(sample: DeviceSample, device: DeviceHealth) -> Iterator[Fault]:
-    """What is new in a sample; takes note of it."""
+def _xids(sample: DeviceSample) -> Iterator[Fault]:
     for number in dict.fromkeys(sample.xids):
         gravity = xid.gravity(number)
         if gravity != "ignored":
             yield gravity, f"Xid {number}: {xid.meaning(number)}"
+
+
+def _faults(sample: DeviceSample, device: DeviceHealth) -> Iterator[Fault]:
+    """What is new in a sample; takes note of it."""
+    yield from _xids(sample)
     count, before = sample.ecc_uncorrected_total, device.ecc_uncorrected_total
     if count is not None:
         device.ecc_uncorrected_total = count

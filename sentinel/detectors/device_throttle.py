@@ -18,7 +18,7 @@ SLOWDOWNS: Final = frozenset({"hw_slowdown", "hw_thermal_slowdown", "hw_power_br
 POWER_CAP: Final = "sw_power_cap"
 SAMPLES: Final = 10
 HELD: Final = 6
-"""Of the newest 10 samples: gpud's threshold for slowdowns is 0.6 of the samples of ten minutes; here they are of 100 s."""
+"""Of the newest 10 samples: gpud's threshold for slowdowns is 0.6 of ten samples too, a minute apart."""
 CLOCK_RATIO: Final = 0.95
 """Of the highest clock that was seen without a slowdown."""
 DEVICES_KEPT: Final = 16_384

@@ -73,8 +73,8 @@ class Straggler(Detector[StragglerState]):
         after three rounds without.
 
     Stays quiet when:
-        there is one rank; all are slow; the lower half of the ranks is as slow; ranks report no work of their own. Among
-        two ranks the faster one is the measure.
+        there is one rank; half of the ranks are as slow; ranks report no work of their own. Among two ranks the faster
+        one is the measure.
 
     Memory:
         a report for each rank, up to 16,384 of them.
@@ -119,8 +119,8 @@ class Straggler(Detector[StragglerState]):
         return ()
 
     def _judge(self) -> Sequence[Finding]:
-        state, found = self.state, []
-        heard = state.heard
+        state, heard = self.state, self.state.heard
+        found: list[Finding] = []
         ordered = sorted(each.own_s for each in heard.values())
         usual = ordered[(len(ordered) - 1) // 2]
         spread = 0.0
@@ -144,9 +144,10 @@ class Straggler(Detector[StragglerState]):
         slowness.subject = f"rank {rank}" + (f", {heard.device}" if heard.device else "")
         slowness.host = heard.host
         what = "waiting for data, " if heard.data_wait_s > heard.own_s / 2 else ""
+        where = f" on {heard.host}" if heard.host else ""
         reason = (
-            f"{slowness.subject}{f' on {heard.host}' if heard.host else ''} needs {heard.own_s:.3g} s a step before the "
-            f"others can go on ({what}since step {slowness.onset_step}), the others {usual:.3g} s"
+            f"{slowness.subject}{where} needs {heard.own_s:.3g} s a step before the others can go on "
+            f"({what}since step {slowness.onset_step}), the others {usual:.3g} s"
         )
         return (self._finding(slowness, "began", reason, {"own_s": heard.own_s, "usual_s": usual}),)
 

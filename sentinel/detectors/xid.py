@@ -1,9 +1,9 @@
 """What an Xid error of NVIDIA's driver means for the training on that device.
 
-After NVIDIA's catalogue of Xid errors (docs.nvidia.com/deploy/xid-errors: immediate and investigatory action), and where
-it says no more than "contact support", after what gpud and DCGM's health checks do. critical: reset, drain or replace the
-device. warning: the process is to be started again, or nobody has said. An Xid that stands in neither is unused or new
-and deserves a look. Ignored is what the catalogue says to ignore and what only follows another error.
+After NVIDIA's catalogue of Xid errors (docs.nvidia.com/deploy/xid-errors: immediate and investigatory action), and,
+where it says no more than "contact support", after what gpud and DCGM's health checks do. critical: reset, drain or
+replace the device. warning: the process is to be started again, or nobody has said. An Xid that stands in neither is
+unused or new and deserves a look. Ignored is what the catalogue says to ignore and what only follows another error.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ CRITICAL: Final[Mapping[int, str]] = {
     136: "link training failed",
     140: "unrecovered ECC error",
     143: "GPU initialization error",
-    **{number: "NVLink5 error" for number in range(144, 151)},
+    **dict.fromkeys(range(144, 151), "NVLink5 error"),
     155: "NVLink software error",
     156: "resource retirement",
     158: "fatal timeout",

@@ -127,7 +127,7 @@ def test_the_start_of_an_epoch_is_no_stall() -> None:
 
 @pytest.mark.parametrize("ranks", [2, 3, 8, 64])
 def test_a_straggler_is_named(ranks: int) -> None:
-    """The last rank, half as slow again, is told once after three rounds with rank, device and host, and its end too."""
+    """The last rank, half as slow again, is told once after three rounds with rank and host, and its end too."""
     slow = [0.2] * (ranks - 1) + [0.3]
     found = findings_of(
         Straggler(), [*_rounds(5, [0.2] * ranks), *_rounds(8, slow, first=6), *_rounds(6, [0.2] * ranks, first=14)]
