@@ -63,8 +63,8 @@ class DeviceFault(Detector[DeviceFaultState]):
         seven values for each of up to 16,384 devices.
 
     Source:
-        NVIDIA's catalogue of Xid errors (``xid.py``); uncorrected ECC errors and row remaps as the node health checks of
-        GCM and Azure take them, but for a pending remap, which fails no node here.
+        NVIDIA's catalogue of Xid errors (``xid.py``); uncorrected ECC errors and row remaps as the node health checks
+        of GCM and Azure take them, but for a pending remap, which fails no node here.
 
     Example:
         >>> from sentinel.domain.log_entry import LogEntry

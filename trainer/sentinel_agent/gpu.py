@@ -1,7 +1,7 @@
 """Readings and errors of this rank's GPU, from the driver (NVML).
 
 The module pynvml comes with the package nvidia-ml-py (extra ``nvml``). A call into a sick driver may never return, so
-threads of their own make them: one reads at an interval, one waits for Xid errors, which it tells at once and by itself.
+threads of their own make them: one reads at an interval, one waits for Xid errors, which it tells at once, by itself.
 Both are started before the training and end with the process; nobody waits for them.
 """
 
@@ -39,7 +39,7 @@ class GpuReader:
         """Why there are no readings; None once there are."""
         self.first_answer = threading.Event()
         """Set once it is known whether there are readings."""
-        self.uuid = _torch_uuid(device) or ""
+        self.uuid = device_uuid(device)
         self._index = device.index or 0
         self._tell = tell
         self._interval_s = interval_s
@@ -121,12 +121,12 @@ class GpuReader:
         )
 
 
-def _torch_uuid(device: torch.device) -> str | None:
-    """The device's own id: CUDA_VISIBLE_DEVICES renumbers what torch sees, not what the driver sees."""
+def device_uuid(device: torch.device) -> str:
+    """The device's own id: CUDA_VISIBLE_DEVICES renumbers what torch sees, not the driver. Empty if unknown."""
     if device.type != "cuda":
-        return None
+        return ""
     uuid = getattr(torch.cuda.get_device_properties(device), "uuid", None)
-    return None if uuid is None else f"GPU-{uuid}"
+    return "" if uuid is None else f"GPU-{uuid}"
 
 
 def _handle(nvml: Any, uuid: str, index: int) -> Any:
