@@ -9,10 +9,11 @@ from sentinel.checkpoints.retention import releasable
 from sentinel.domain.checkpoints import Checkpoint
 from sentinel.domain.log_entry import LogEntry
 from sentinel.domain.runs import Run
-from sentinel.pipeline import answers, attempts, operators, snapshot, steps
+from sentinel.pipeline import answers, attempts, machines, operators, snapshot, steps
 from sentinel.pipeline.outcome import Outcome
 from sentinel.pipeline.parts import Parts
 from sentinel.protocol.commands import Notice, RollBack
+from sentinel.protocol.hardware import DeviceSample
 from sentinel.protocol.ids import AttemptId, CheckpointId, RunId
 from sentinel.protocol.observations import (
     ActionResult,
@@ -26,8 +27,9 @@ from sentinel.protocol.observations import (
     StepReport,
     Tick,
 )
+from sentinel.protocol.processes import RankReport
 
-VERSION: Final = "2"
+VERSION: Final = "3"
 """Rises when the same log would lead to other decisions, or a snapshot to another state."""
 
 Stage = Callable[[Parts, LogEntry, Any, Outcome], None]
@@ -37,6 +39,8 @@ STAGES: Final[Mapping[type, Stage]] = {
     AttemptEnded: attempts.ended,
     Tick: attempts.tick,
     StepReport: steps.step,
+    RankReport: machines.rank,
+    DeviceSample: machines.device,
     CheckpointReport: answers.checkpoint_report,
     CommandResult: answers.command_result,
     ActionResult: answers.action_result,
