@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from dashboards.generate import FOLDER
+from sentinel.collectors import exposition
 from sentinel.metrics import TABLE
 
 BOARDS: dict[str, dict[str, Any]] = {path.name: json.loads(path.read_text()) for path in sorted(FOLDER.glob("*.json"))}
 NAME = re.compile(r"\bsentinel_[a-z_]+")
+NODE = os.uname().nodename
 SUFFIXES = {"histogram": ("_bucket", "_count", "_sum")}
-SERIES = {metric.name + suffix: metric.labels for metric in TABLE for suffix in SUFFIXES.get(metric.kind, ("",))}
-"""Every series that the daemon shows, and its labels."""
+SERIES = {
+    metric.name + suffix: metric.labels
+    for metric in (*TABLE, *exposition.TABLE)
+    for suffix in SUFFIXES.get(metric.kind, ("",))
+}
+"""Every series that the daemon and the collectors show, and its labels."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +34,7 @@ class Query:
 
     def about(self, run: str) -> str:
         """The query for one run, as Grafana would send it."""
-        values = {"$run": run, "$node": ".*", "$__rate_interval": "1m"}
+        values = {"$run": run, "$node": f"({NODE})", "$__rate_interval": "1m"}
         expr = self.expr
         for name, value in values.items():
             expr = expr.replace(name, value)

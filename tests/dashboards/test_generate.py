@@ -13,6 +13,8 @@ from grafana_foundation_sdk.models.dashboard import Dashboard
 from dashboards.generate import FOLDER, texts
 from tests.dashboards.boards import BOARDS, NAME, SERIES, queries
 
+RULES = FOLDER.parent / "deploy" / "prometheus" / "rules.yml"
+RECORDED = re.compile(r"\bsentinel:[a-z0-9_:]+")
 LABELS = re.compile(r"(sentinel_\w+)\{([^}]*)\}")
 every_board = pytest.mark.parametrize("board", BOARDS.values(), ids=BOARDS)
 
@@ -30,9 +32,11 @@ def test_grafanas_own_types_take_the_dashboards(board: dict[str, Any]) -> None:
 
 @every_board
 def test_queries_name_metrics_and_labels_that_there_are(board: dict[str, Any]) -> None:
-    """Every metric in a query is in the daemon's table, and every label in its braces is one of its labels."""
+    """Every metric in a query is in a table of ours or recorded by a rule; every label in its braces is its own."""
+    recorded = set(re.findall(r"record: (\S+)", RULES.read_text()))
     for query in queries(board):
         assert {name for name in NAME.findall(query.expr) if name not in SERIES} == set(), query
+        assert set(RECORDED.findall(query.expr)) <= recorded, query
         for metric, matchers in LABELS.findall(query.expr):
             used = {matcher.partition("=")[0].strip(" !~") for matcher in matchers.split(",") if matcher}
             assert used <= {*SERIES[metric], "job"}, query

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import math
+import os
 import re
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +19,31 @@ import yaml
 
 from sentinel.protocol.observations import AttemptStarted, Heartbeat, StepReport
 from tests.daemons import Agent, serving
-from tests.dashboards.boards import BOARDS, queries
+from tests.dashboards.boards import BOARDS, NODE, queries
+from tests.nvml import Scenario
 from tests.prometheus import Prometheus, running
 
 DEPLOYED = Path(__file__).parents[2] / "deploy" / "prometheus"
 TOKEN = "of-this-test"
-NODE = "node-1"
+WORN_OUT = {"0.ecc": 2, "1.throttle": 0x40}
 
 
-def _config(daemon_url: str, folder: Path) -> dict[str, Any]:
+@contextmanager
+def _collecting(folder: Path, compiler: str) -> Iterator[tuple[Scenario, str]]:
+    """A real collector in a process of its own, over devices that do as the test says; and where its metrics are."""
+    devices = Scenario(folder, compiler, devices=2)
+    command = [sys.executable, "-m", "sentinel.cli.main", "collect", "--port", "0", "--interval-s", "0.2"]
+    process = subprocess.Popen(command, env=os.environ | devices.environ, stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    try:
+        found = next(filter(None, (re.search(r"http://([\d.:]+)/metrics", line) for line in process.stderr)))
+        yield devices, found[1]
+    finally:
+        process.terminate()
+        process.communicate()
+
+
+def _config(daemon_url: str, collector: str, folder: Path) -> dict[str, Any]:
     """The deployed configuration, with this test's addresses and a shorter breath."""
     config = yaml.safe_load((DEPLOYED / "prometheus.yml").read_text())
     config["global"] = {"scrape_interval": "200ms", "evaluation_interval": "200ms"}
@@ -30,6 +51,9 @@ def _config(daemon_url: str, folder: Path) -> dict[str, Any]:
     config["alerting"]["alertmanagers"] = []
     (daemon,) = [job for job in config["scrape_configs"] if job["job_name"] == "sentinel"]
     daemon["static_configs"] = [{"targets": [daemon_url.removeprefix("http://")]}]
+    (nodes,) = [job for job in config["scrape_configs"] if job["job_name"] == "sentinel-collect"]
+    nodes["file_sd_configs"] = [{"files": [str(folder / "nodes.json")]}]
+    (folder / "nodes.json").write_text(json.dumps([{"targets": [collector]}]))
     daemon["authorization"] = {"credentials_file": str(folder / "token")}
     return config
 
@@ -44,8 +68,8 @@ class Told(Agent):
         return [StepReport(**{name: getattr(each, name) for name in each.__slots__} | numbers) for each in healthy]
 
 
-def _live_through_an_incident(agent: Told, prometheus: Prometheus) -> None:
-    """Trains, breaks, is rolled back and recovers; Prometheus sees each stage."""
+def _live_through_an_incident(agent: Told, devices: Scenario, prometheus: Prometheus) -> None:
+    """Trains, breaks, is rolled back and recovers, and a device fails; Prometheus sees each stage."""
     agent.tell(AttemptStarted(at=0.0, mode="act", rollback="forward", host=NODE, max_steps=10_000))
     agent.train(20)
     agent.checkpoint("good")
@@ -59,22 +83,28 @@ def _live_through_an_incident(agent: Told, prometheus: Prometheus) -> None:
     settled = "increase(sentinel_rollbacks_total[1m]) > 0 unless on (run) sentinel_incidents_open"
     prometheus.until(settled, lambda: agent.train(1))
     prometheus.until(f"sentinel_run_step == {agent.step}", lambda: None)
+    prometheus.until("count(sentinel_device_power_watts) == 2", lambda: None)
+    devices.set(WORN_OUT)
+    devices.xid(1, 79)
+    prometheus.until("count(ALERTS{alertname='SentinelGpuFault', alertstate='firing'}) == 2", lambda: None)
 
 
 @pytest.fixture(scope="module")
 def lived(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Told, Prometheus]]:
     """A run that had its incident, and the Prometheus that saw it."""
-    program, folder = shutil.which("prometheus"), tmp_path_factory.mktemp("prometheus")
-    if program is None:
-        pytest.skip("prometheus is not on PATH: install it (.ci/run names the package)")
+    program, compiler = shutil.which("prometheus"), shutil.which("gcc")
+    if program is None or compiler is None:
+        pytest.skip("prometheus or gcc is not on PATH: install it (.ci/run names the package)")
+    folder = tmp_path_factory.mktemp("prometheus")
     (folder / "token").write_text(TOKEN)
     (folder / "token").chmod(0o600)
     with (
         serving(folder, token_file=folder / "token") as daemon,
-        running(program, folder, _config(daemon.url, folder)) as prometheus,
+        _collecting(folder, compiler) as (devices, collector),
+        running(program, folder, _config(daemon.url, collector, folder)) as prometheus,
         Told(daemon.url, token=TOKEN) as agent,
     ):
-        _live_through_an_incident(agent, prometheus)
+        _live_through_an_incident(agent, devices, prometheus)
         yield agent, prometheus
 
 
@@ -106,6 +136,18 @@ def test_the_numbers_are_the_runs(lived: tuple[Told, Prometheus]) -> None:
     assert shown["Waiting for data"] == 0.2
     assert shown["Throughput"] == 8192
     assert shown["Dropped"] == 3
+
+
+@pytest.mark.real
+def test_the_devices_are_those_of_the_runs_node(lived: tuple[Told, Prometheus]) -> None:
+    """Each panel of devices shows what the driver says of both, by node; on a node of others it shows nothing."""
+    agent, prometheus = lived
+    devices = [each for each in queries(BOARDS["run.json"]) if "sentinel_device_info" in each.expr]
+    for query in devices:
+        assert {each["metric"]["node"] for each in prometheus.query(query.about(agent.run))} == {NODE}, query
+        assert prometheus.query(query.about(agent.run).replace(NODE, "elsewhere")) == [], query
+    (power,) = [each for each in devices if each.panel.endswith(", Power")]
+    assert [float(each["value"][1]) for each in prometheus.query(power.about(agent.run))] == [412.5, 412.5]
 
 
 @pytest.mark.real

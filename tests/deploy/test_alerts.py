@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from sentinel.detectors.xid import CRITICAL
 from tests.dashboards.boards import NAME, SERIES
 from tests.deploy.files import DEPLOY, ROOT, anchors, documents
 
 PROMETHEUS = DEPLOY / "prometheus"
-RULES = [rule for group in documents(PROMETHEUS / "rules.yml")[0]["groups"] for rule in group["rules"]]
+ALL = [rule for group in documents(PROMETHEUS / "rules.yml")[0]["groups"] for rule in group["rules"]]
+RULES = [rule for rule in ALL if "alert" in rule]
 every_rule = pytest.mark.parametrize("rule", RULES, ids=[rule["alert"] for rule in RULES])
 
 
@@ -25,6 +28,13 @@ def test_an_alert_says_what_is_the_matter_and_what_to_do(rule: dict[str, Any]) -
     page, _, anchor = rule["annotations"]["runbook"].partition("#")
     assert anchor == rule["alert"].lower()
     assert anchor in anchors((ROOT / page).read_text())
+
+
+def test_the_xid_errors_that_alert_are_those_that_are_critical() -> None:
+    """Prometheus and the daemon's detector call the same Xid errors critical."""
+    (recorded,) = [rule for rule in ALL if rule.get("record") == "sentinel:device_xid_errors:increase15m"]
+    (numbers,) = re.findall(r'xid=~"([\d|]+)"', recorded["expr"])
+    assert [int(number) for number in numbers.split("|")] == sorted(CRITICAL)
 
 
 @every_rule

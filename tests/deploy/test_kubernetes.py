@@ -9,8 +9,9 @@ import kubernetes_validate
 import pytest
 
 from sentinel.api import health
+from sentinel.cli import collect
 from sentinel.settings import Settings
-from tests.deploy.files import MANIFESTS, documents, of_kind
+from tests.deploy.files import DEPLOY, MANIFESTS, documents, of_kind
 
 BUILT_IN = [each for path in MANIFESTS for each in documents(path) if not each["apiVersion"].startswith("monitoring")]
 """All but what the Prometheus Operator defines, whose schema comes with it."""
@@ -53,6 +54,21 @@ def test_secrets_that_are_asked_for_are_made(workload: dict[str, Any]) -> None:
         assert "token" not in {ref["key"] for ref in refs}
     assert {name for name, _ in asked} <= {secret["metadata"]["name"]}
     assert {key for _, key in asked} <= set(secret["stringData"])
+
+
+def test_the_collector_listens_where_prometheus_looks() -> None:
+    """Its pods open the port that `sentinel collect` takes, and the monitor selects them by that port's name."""
+    (collector,) = of_kind("DaemonSet")
+    (container,) = _pod(collector)["containers"]
+    (port,) = container["ports"]
+    assert port["containerPort"] == port["hostPort"] == collect.PORT
+    (monitor,) = of_kind("PodMonitor")
+    labels = collector["spec"]["template"]["metadata"]["labels"]
+    assert monitor["spec"]["selector"]["matchLabels"].items() <= labels.items()
+    (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
+    assert endpoint["port"] == port["name"]
+    jobs = {job["job_name"] for job in documents(DEPLOY / "prometheus" / "prometheus.yml")[0]["scrape_configs"]}
+    assert jobs == {"sentinel", endpoint["relabelings"][0]["replacement"]}
 
 
 @every_workload
