@@ -16,6 +16,7 @@ from tests.deploy.files import DEPLOY, MANIFESTS, documents, of_kind
 BUILT_IN = [each for path in MANIFESTS for each in documents(path) if not each["apiVersion"].startswith("monitoring")]
 """All but what the Prometheus Operator defines, whose schema comes with it."""
 WORKLOADS = [each for each in BUILT_IN if "template" in each.get("spec", {})]
+KEYS = {(secret["metadata"]["name"], key) for secret in of_kind("Secret") for key in secret["stringData"]}
 named = [f"{each['kind']}-{each['metadata']['name']}" for each in WORKLOADS]
 every_workload = pytest.mark.parametrize("workload", WORKLOADS, ids=named)
 
@@ -44,16 +45,14 @@ def test_the_cluster_sets_no_variable_of_ours(workload: dict[str, Any]) -> None:
 
 @every_workload
 def test_secrets_that_are_asked_for_are_made(workload: dict[str, Any]) -> None:
-    """Every key is in the secret's example, and the token comes as a file."""
-    (secret,) = of_kind("Secret")
+    """Every key is in the secrets' example, and a token comes as a file."""
     volumes = [each["secret"] for each in _pod(workload).get("volumes", ()) if "secret" in each]
     asked = [(each["secretName"], item["key"]) for each in volumes for item in each["items"]]
     for container in _containers(workload):
         refs = [each["valueFrom"]["secretKeyRef"] for each in container.get("env", ()) if "valueFrom" in each]
         asked += [(ref["name"], ref["key"]) for ref in refs]
         assert "token" not in {ref["key"] for ref in refs}
-    assert {name for name, _ in asked} <= {secret["metadata"]["name"]}
-    assert {key for _, key in asked} <= set(secret["stringData"])
+    assert set(asked) <= KEYS
 
 
 def test_the_collector_listens_where_prometheus_looks() -> None:
@@ -138,7 +137,12 @@ def test_prometheus_sees_the_standby_too() -> None:
     assert service["spec"]["publishNotReadyAddresses"]
     (endpoint,) = monitor["spec"]["endpoints"]
     assert endpoint["port"] in {port["name"] for port in service["spec"]["ports"]}
-    (secret,) = of_kind("Secret")
     credentials = endpoint["authorization"]["credentials"]
-    assert (credentials["name"], credentials["key"] in secret["stringData"]) == (secret["metadata"]["name"], True)
+    assert (credentials["name"], credentials["key"]) in KEYS
     assert {"targetLabel": "job", "replacement": "sentinel"} in endpoint["relabelings"]
+
+
+def test_a_training_holds_nothing_of_the_daemons() -> None:
+    """No pod but the daemon's and the database's mounts the daemon's secret."""
+    holders = {each["metadata"]["name"] for each in WORKLOADS if "'secretName': 'sentinel'" in str(each)}
+    assert holders == {"sentinel", "sentinel-database"}
