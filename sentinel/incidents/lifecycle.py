@@ -25,6 +25,7 @@ Change = Literal[
     "rolled back",
     "action failed",
     "not recovered",
+    "below its path",
     "recovered",
     "passed",
     "restarted",

@@ -80,7 +80,8 @@ def _rolled_back(parts: Parts, entry: LogEntry, result: CommandResult, outcome: 
     parts.deciding.remember_rollback()
     outcome.rollups += parts.rollups.flush()
     outcome.checkpoints += parts.catalog.rolled_back(result.step, result.segment)
-    lost_s = parts.recovery.rolled_back(result.step, result.at)
+    lr_scale = 1.0 if order is None else order.command.lr_scale
+    lost_s = parts.recovery.rolled_back(result.step, result.at, lr_scale=lr_scale)
     run.segment, run.step = result.segment, result.step
     see(parts, entry, outcome)
     checkpoint = result.checkpoint if order is None else order.command.checkpoint
