@@ -172,10 +172,10 @@ def work_s(reading: StepReading) -> float | None:
     """The rank's own work in a step, without what waits for other ranks; None where it was not measured.
 
     That is the forward passes, on CUDA as the device took them and in some of the steps: the host's times say little
-    there. The backward pass is not counted, since DDP's all-reduce waits within it, nor what follows it, since rank 0 has
-    callbacks that the others have not. What ranks do together in the forward pass (a metric logged with ``sync_dist``,
-    buffers that DDP broadcasts, SyncBatchNorm) is counted, waiting included; then the ranks look alike, and a slow one
-    is missed.
+    there. The backward pass is not counted, since DDP's all-reduce waits within it, nor what follows it, since the
+    first rank has callbacks that others have not. What ranks do together in the forward pass (a metric logged with
+    ``sync_dist``, buffers that DDP broadcasts, SyncBatchNorm) is counted, waiting included; then the ranks look
+    alike, and a slow one is missed.
     """
     if reading.ticket is None:
         return reading.forward_s or None
