@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, Literal
 
-Concern = Literal["optimization", "performance", "device"]
-"""optimization: what the model learns; performance: how fast; device: the accelerator that it learns on."""
+Concern = Literal["optimization", "performance", "device", "process"]
+"""What the model learns; how fast; the accelerator it learns on; the processes that it learns in."""
 
 CONCERNS: Final[Mapping[str, Concern]] = {
     "nonfinite": "optimization",
@@ -22,6 +22,8 @@ CONCERNS: Final[Mapping[str, Concern]] = {
     "device_throttle": "device",
     "power_cap": "device",
     "device_fault": "device",
+    "crash": "process",
+    "hang": "process",
 }
 """A policy may name these and no others."""
 

@@ -25,6 +25,7 @@ Change = Literal[
     "rolled back",
     "action failed",
     "not recovered",
+    "below its path",
     "recovered",
     "passed",
     "restarted",
@@ -62,7 +63,7 @@ class Incidents:
         return [each for each in self.state.incidents.values() if each.is_open]
 
     @property
-    def doubting(self) -> list[Incident]:
+    def of_model(self) -> list[Incident]:
         """Those of ``unsettled`` that make checkpoints suspect, and that a rollback may cure."""
         return [each for each in self.unsettled if each.doubts_checkpoints]
 

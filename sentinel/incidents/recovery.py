@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from statistics import median
 from typing import Final
 
-from sentinel.detectors.rolling import RollingWindow
+from sentinel.detectors.rolling import MAD_TO_SIGMA, RollingWindow
 
 PATH_STEPS: Final = 1024
 """Steps of the path that are remembered."""
@@ -18,6 +19,8 @@ AFTER_STEPS: Final = 10
 TOLERANCE: Final = 4.0
 """Robust deviations of one step: healthy runs reached 4.5, a median of ten stays within a third of that."""
 SMALLEST_TOLERANCE_RATIO: Final = 0.01
+COURSE_STEPS: Final = 32
+"""Fewer steps before the checkpoint do not say how fast the loss was falling."""
 DEADLINE_STEPS: Final = 100
 
 
@@ -36,6 +39,8 @@ class RecoveryOutcome:
 
     recovered: bool
     reason: str
+    is_below: bool = False
+    """The loss is lower than learning explains: the model may be seeing data again."""
 
 
 @dataclass(slots=True)
@@ -47,6 +52,8 @@ class RecoveryState:
     target_step: int = 0
     highest: float = math.inf
     """The loss below which the run is back."""
+    lowest: float = -math.inf
+    """The loss below which it is further than it can be."""
     after: list[float] = field(default_factory=list)
 
 
@@ -60,9 +67,13 @@ class Recovery:
         """A new attempt: nothing is waited for, and its clock is its own."""
         self.state = RecoveryState()
 
-    def rolled_back(self, to_step: int, at: float) -> float:
-        """The run stands at ``to_step`` again; returns the seconds since it stood there first (0.0 if not known)."""
+    def rolled_back(self, to_step: int, at: float, *, lr_scale: float = 1.0) -> float:
+        """The run stands at ``to_step`` again; returns the seconds since it stood there first (0.0 if not known).
+
+        With a lower learning rate the loss falls by itself, and none is too low.
+        """
         state = self.state
+        again = [point.loss for point in state.path if to_step < point.step <= to_step + AFTER_STEPS]
         reached = next((point.at for point in state.path if point.step == to_step), None)
         state.path = [point for point in state.path if point.step <= to_step]
         before = RollingWindow(BEFORE_STEPS)
@@ -71,6 +82,7 @@ class Recovery:
                 before.push(point.loss)
         tolerance = max(TOLERANCE * before.spread, SMALLEST_TOLERANCE_RATIO * abs(before.median))
         state.highest = before.median + tolerance if len(before) else math.inf
+        state.lowest = _lowest(before.values, again) if lr_scale == 1.0 else -math.inf
         state.waiting, state.target_step, state.after = True, to_step, []
         return 0.0 if reached is None else max(0.0, at - reached)
 
@@ -86,6 +98,13 @@ class Recovery:
         state.after = [*state.after, value][-AFTER_STEPS:]
         if len(state.after) == AFTER_STEPS and all(map(math.isfinite, state.after)):
             now = median(state.after)
+            if now < state.lowest:
+                state.waiting = False
+                reason = (
+                    f"median loss {now:.4g} over {AFTER_STEPS} steps is below the path (at least {state.lowest:.4g}): "
+                    "is the run seeing data again?"
+                )
+                return RecoveryOutcome(False, reason, is_below=True)
             if now <= state.highest:
                 state.waiting = False
                 return RecoveryOutcome(True, f"back on its path: median loss {now:.4g} over {AFTER_STEPS} steps")
@@ -94,3 +113,20 @@ class Recovery:
             reason = f"{DEADLINE_STEPS} steps on, the loss is not back on its path (at most {state.highest:.4g})"
             return RecoveryOutcome(False, reason)
         return None
+
+
+def _lowest(before: Sequence[float], again: Sequence[float]) -> float:
+    """How low the loss can be ``AFTER_STEPS`` after the checkpoint: its course goes on, or it repeats what it was.
+
+    The course is the line through the medians of the older and the newer half of the steps before.
+    """
+    if len(before) < COURSE_STEPS:
+        return -math.inf
+    half = len(before) // 2
+    older, newer = (median(part) for part in (before[:half], before[-half:]))
+    slope = min(0.0, (newer - older) / (len(before) - half))
+    expected = newer + slope * (half / 2 + AFTER_STEPS)
+    line = [newer + slope * (place - (len(before) - half / 2)) for place in range(len(before))]
+    spread = MAD_TO_SIGMA * median(abs(loss - course) for loss, course in zip(before, line, strict=True))
+    repeated = median(again) if len(again) == AFTER_STEPS and all(map(math.isfinite, again)) else math.inf
+    return min(expected, repeated) - max(TOLERANCE * spread, SMALLEST_TOLERANCE_RATIO * abs(expected))

@@ -173,6 +173,8 @@ class Deciding:
             rule = policy.rule_for(incident)
             rung: Rung = "watch" if incident.is_open else "none"
             return Choice(rule=rule, rung=rung, outcome="nothing", reason=change.reason)
+        if change.change == "below its path":  # another checkpoint would see the same data again
+            return Choice(rule=policy.rule_for(incident), rung="escalate", outcome="ordered", reason=change.reason)
         situation = Situation(
             run=run,
             policy=policy,

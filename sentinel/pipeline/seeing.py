@@ -31,6 +31,6 @@ def _take(parts: Parts, findings: Sequence[Finding], entry: LogEntry, outcome: O
         change = parts.incidents.find(finding, entry, segment=parts.run.segment)
         if change is None:
             continue
-        if change.change == "passed" and change.incident.doubts_checkpoints and not parts.incidents.doubting:
+        if change.change == "passed" and change.incident.doubts_checkpoints and not parts.incidents.of_model:
             outcome.checkpoints += parts.catalog.clear()
         parts.deciding.decide(change, parts.run, entry, outcome)

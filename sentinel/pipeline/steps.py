@@ -25,7 +25,7 @@ def step(parts: Parts, entry: LogEntry, report: StepReport, outcome: Outcome) ->
     run.segment, run.step, run.loss = report.segment, report.step, report.loss
     outcome.rollups += parts.rollups.take(report, entry.sequence)
     see(parts, entry, outcome)
-    outcome.checkpoints += parts.catalog.step(report.step, faults_open=bool(parts.incidents.doubting))
+    outcome.checkpoints += parts.catalog.step(report.step, faults_open=bool(parts.incidents.of_model))
     _follow_recovery(parts, entry, report, outcome)
     for command in parts.deciding.overdue(report.step):
         late = ActionChange(ActionId(command), "expire", "the trainer did not carry it out in time")
@@ -39,10 +39,12 @@ def _follow_recovery(parts: Parts, entry: LogEntry, report: StepReport, outcome:
     for incident in [each for each in parts.incidents.unsettled if each.rollbacks and not each.open_symptoms]:
         if result.recovered:
             change = parts.incidents.resolve(incident, "recovered", result.reason, step=report.step, entry=entry)
-        elif incident.state == "mitigating":
+        elif incident.state != "mitigating":
+            continue
+        elif result.is_below:
+            change = parts.incidents.failed(incident, "below its path", result.reason, entry)
+        else:
             if incident.checkpoint is not None:
                 outcome.checkpoints += parts.catalog.distrust(incident.checkpoint, "the run did not recover from it")
             change = parts.incidents.failed(incident, "not recovered", result.reason, entry)
-        else:
-            continue
         parts.deciding.decide(change, parts.run, entry, outcome)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from sentinel.detectors import xid
-from sentinel.detectors.device_fault import CALM_SAMPLES, DeviceFault
+from sentinel.detectors.device_fault import CALM_SAMPLES, DEVICES_KEPT, DeviceFault
 from sentinel.detectors.device_throttle import DeviceThrottle
 from sentinel.domain.findings import Finding
 from sentinel.protocol.hardware import DeviceSample
@@ -131,3 +131,11 @@ def test_every_xid_has_one_gravity() -> None:
     lists = [set(xid.CRITICAL), set(xid.WARNING), set(xid.IGNORED)]
     assert sum(map(len, lists)) == len(set.union(*lists))
     assert [xid.gravity(number) for number in (79, 13, 45, 500)] == ["critical", "warning", "ignored", "warning"]
+
+
+@pytest.mark.parametrize("detector", [DeviceFault(), DeviceThrottle()], ids=lambda each: each.name)
+def test_devices_are_kept_up_to_a_number(detector: DeviceFault | DeviceThrottle) -> None:
+    """Uuids made up without end do not fill the memory, and the devices that were there first stay watched."""
+    findings_of(detector, [_sample(uuid=f"GPU-{number}") for number in range(DEVICES_KEPT + 10)])
+    assert len(detector.state.devices) == DEVICES_KEPT
+    assert "GPU-0" in detector.state.devices

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from sentinel.detectors.data_stall import DataStall
-from sentinel.detectors.straggler import Straggler
+from sentinel.detectors.straggler import RANKS_KEPT, Straggler
 from sentinel.detectors.throughput_drop import ThroughputDrop
 from sentinel.domain.findings import Finding
 from sentinel.protocol.observations import Observation, StepReport
@@ -169,3 +169,10 @@ def test_a_rank_without_reports_is_not_waited_for() -> None:
     """Rounds go on with the ranks that report: a silent one is no straggler and hides none."""
     found = findings_of(Straggler(), [*_rounds(1, [0.2, 0.2, 0.2, 0.2]), *_rounds(5, [0.2, 0.2, 0.4], first=2)])
     assert [each.subject for each in found] == ["rank 2"]
+
+
+def test_ranks_are_kept_up_to_a_number() -> None:
+    """Ranks made up without end do not fill the memory."""
+    detector = Straggler()
+    findings_of(detector, [RankReport(at=0.0, rank=rank, step=1, work_s=0.1) for rank in range(RANKS_KEPT + 10)])
+    assert len(detector.state.heard) == RANKS_KEPT

@@ -78,6 +78,43 @@ def test_the_detour_is_timed_from_the_first_time_there(rolled_back: Recovery) ->
     assert rolled_back.rolled_back(80, at=310.0) == 310.0 - 160.0
 
 
+def test_a_loss_far_below_its_path_is_not_back(rolled_back: Recovery) -> None:
+    """A drop that learning does not explain says that data is seen again, and is no recovery."""
+    (outcome,) = _run(rolled_back, [*around(1.7, 50, noise=0.02, seed=1)], first_step=81)
+    assert outcome.is_below
+    assert not outcome.recovered
+    assert outcome.reason.startswith("median loss 1.7")
+
+
+@pytest.mark.parametrize("fall", [0.0, 0.005, 0.05])
+def test_a_curve_that_goes_on_falling_is_on_its_path(fall: float) -> None:
+    """However fast the loss was falling, falling on as fast is no drop."""
+    recovery = Recovery()
+    curve = [loss - fall * step for step, loss in enumerate(around(9.0, 120, noise=0.02))]
+    _run(recovery, [*curve[:100]])
+    recovery.rolled_back(80, at=300.0)
+    (outcome,) = _run(recovery, [loss + 0.01 for loss in curve[80:100]], first_step=81)
+    assert outcome.recovered
+
+
+def test_what_the_run_did_there_before_is_not_too_low() -> None:
+    """A drop of the loss that was there the first time, such as a new part of the data, is its path."""
+    recovery = Recovery()
+    _run(recovery, [*around(2.0, 80, noise=0.02), *around(1.5, 40, noise=0.02)])
+    recovery.rolled_back(80, at=300.0)
+    (outcome,) = _run(recovery, [*around(1.5, 20, noise=0.02, seed=1)], first_step=81)
+    assert outcome.recovered
+
+
+def test_with_a_lower_learning_rate_no_loss_is_too_low() -> None:
+    """The loss falls when the rate does."""
+    recovery = Recovery()
+    _run(recovery, [*LEVEL])
+    recovery.rolled_back(80, at=300.0, lr_scale=0.1)
+    (outcome,) = _run(recovery, [*around(1.7, 50, noise=0.02)], first_step=81)
+    assert outcome.recovered
+
+
 @pytest.mark.parametrize(("to_step", "at"), [(0, 300.0), (500, 300.0), (80, 100.0), (80, nan)])
 def test_what_cannot_be_timed_costs_nothing(to_step: int, at: float) -> None:
     """A step that is not remembered, or a sender's clock that went back, gives zero and never a negative time."""

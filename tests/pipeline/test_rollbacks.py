@@ -142,6 +142,17 @@ def test_a_run_that_does_not_recover_goes_further_back() -> None:
     ]
 
 
+def test_a_run_that_comes_back_too_low_is_for_a_person(story: Story) -> None:
+    """A loss far below its path means data that is seen again: no other checkpoint helps, so a person is asked."""
+    _nan(story)
+    story.carry_out()
+    for loss in around(1.5, 20, noise=0.02, seed=3):
+        story.steps(1, loss=loss)
+    assert story.told[2:] == [("below its path", "escalate", "ordered")]
+    assert story.incident.state == "escalated"
+    assert "is the run seeing data again?" in story.decisions[-1].reason
+
+
 def test_a_broken_checkpoint_gives_way_to_the_next_older(story: Story) -> None:
     """The agent finds the file broken, says so, and is sent to the next older checkpoint at once."""
     _nan(story)

@@ -116,10 +116,8 @@ class SentinelCallback(Callback):
         device = trainer.strategy.root_device
         folder = Path(trainer.default_root_dir).absolute() / ".sentinel"
         if not trainer.is_global_zero:
-            rank = trainer.global_rank
-            self.agent: Agent | Follower = Follower(
-                rank, settings, device=device, folder=folder, guard=self.guard, say=say
-            )
+            own = Follower(trainer.global_rank, settings, device=device, folder=folder, guard=self.guard, say=say)
+            self.agent: Agent | Follower = own
         else:
             for warning in settings.warnings:
                 say(f"warning: {warning}")
@@ -147,12 +145,13 @@ class SentinelCallback(Callback):
             self._taps.on_iterator(trainer, self._loop.cursor.watch)
             self._notes_data = not self._loop.exact_impossible
         self._taps.on_fetch(trainer, agent.clock, self._loop.fetch_begins)
-        if isinstance(agent, Follower) and agent.peers is None:
-            return
+        if isinstance(agent, Follower):
+            agent.step, agent.impossible = trainer.global_step, rollback_impossible(trainer)
+            if agent.peers is None:
+                return
         self._every = self._settings.checkpoint_every
         self._save = self._taps.on_save(trainer, begins=self._forget_contents, ended=self._saved)
         if isinstance(agent, Follower):
-            agent.step, agent.impossible = trainer.global_step, rollback_impossible(trainer)
             return
         self._impossible = self._why_no_rollback(trainer, agent)
         facts = attempt_facts(

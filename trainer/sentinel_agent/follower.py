@@ -14,6 +14,7 @@ from sentinel.protocol.commands import RollBack
 from sentinel.protocol.ids import AttemptId, RunId, SenderId
 from sentinel.transport.sender import Sender
 from sentinel_agent import rollback
+from sentinel_agent.agreement import Unreachable
 from sentinel_agent.checkpoints import CheckpointStore
 from sentinel_agent.courier import Courier
 from sentinel_agent.fail_open import Guard
@@ -121,7 +122,11 @@ class Follower(RankAgent):
         if monotonic() - self._looked_at < LOOK_EVERY_S:
             return None
         self._looked_at = monotonic()
-        if self.link is None or not (facts := self.link.facts()):
+        try:
+            facts = {} if self.link is None else self.link.facts()
+        except Unreachable:
+            return None  # with rank 0 the job is gone
+        if not facts:
             return None
         return Sender(
             self._settings.url,

@@ -171,14 +171,14 @@ def report(reading: StepReading, peak_memory_bytes: int | None) -> StepReport | 
 def work_s(reading: StepReading) -> float | None:
     """The rank's own work in a step, without what waits for other ranks; None where it was not measured.
 
-    On a CPU the forward passes and what follows the backward pass, the optimizer's step above all. On CUDA the forward
-    passes as the device took them, in some of the steps: the host's times say little there. The backward pass is never
-    counted, since DDP's all-reduce waits within it. What ranks do together in the forward pass (a metric logged with
-    ``sync_dist``, buffers that DDP broadcasts, SyncBatchNorm) is counted, waiting included; it makes the ranks look
-    alike, and a slow one be missed.
+    That is the forward passes, on CUDA as the device took them and in some of the steps: the host's times say little
+    there. The backward pass is not counted, since DDP's all-reduce waits within it, nor what follows it, since the
+    first rank has callbacks that others have not. What ranks do together in the forward pass (a metric logged with
+    ``sync_dist``, buffers that DDP broadcasts, SyncBatchNorm) is counted, waiting included; then the ranks look
+    alike, and a slow one is missed.
     """
     if reading.ticket is None:
-        return reading.forward_s + reading.optimizer_s if reading.forward_s else None
+        return reading.forward_s or None
     seconds = [span.seconds() for span in reading.spans or ()]
     known = [each for each in seconds if each is not None]
     return sum(known) if known and len(known) == len(seconds) else None
