@@ -50,11 +50,16 @@ class ShownRun:
 
     def take(self, entry: LogEntry, outcome: Outcome) -> None:
         """Counts one entry."""
-        self.findings.update(each.severity for each in outcome.findings if each.phase != "ended")
+        for finding in outcome.findings:
+            self.findings[finding.severity] += finding.phase != "ended"
         self.rollbacks += isinstance(entry.observation, CommandResult) and _is_done(outcome)
         if entry.attempt != self.standing.attempt:
             return
         match entry.observation:
+            case StepReport(segment=segment) as report if segment >= self.segment:
+                if segment > self.segment:
+                    self._go(segment, report.step - 1)  # nobody told of the rollback
+                self.report, self.reached = report, max(self.reached, report.step)
             case AttemptStarted(step=step, host=host):
                 self.accounts.clear()
                 self.nodes = {host} - {""}
@@ -65,10 +70,6 @@ class ShownRun:
                 self._go(segment, step)
             case Heartbeat() as beat:
                 self._account(entry.sender, beat)
-            case StepReport(segment=segment) as report if segment >= self.segment:
-                if segment > self.segment:
-                    self._go(segment, report.step - 1)  # nobody told of the rollback
-                self.report, self.reached = report, max(self.reached, report.step)
 
     def samples(self) -> Iterator[Sample]:
         """All that is known now."""
