@@ -10,7 +10,7 @@ ARGS ?=
 BIN := .venv/bin
 INSTALL = $(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt $(PIP_OPTIONS)
 
-.PHONY: help demo test gpu-test lint bench clean
+.PHONY: help demo test gpu-test lint bench dashboards clean
 .NOTPARALLEL:
 
 help:
@@ -19,6 +19,7 @@ help:
 	@echo 'make gpu-test  run what needs an NVIDIA GPU; without one everything is skipped, with the reason'
 	@echo 'make lint      check style, types and who imports whom'
 	@echo 'make bench     measure what README states; SENTINEL_CORPUS names a corpus of labelled runs, if there is one'
+	@echo 'make dashboards  write the JSON of the Grafana dashboards anew'
 	@echo 'make clean     remove .venv and the caches'
 	@echo
 	@echo 'PYTHON=python3.12       the interpreter that makes .venv (3.11 or newer)'
@@ -45,6 +46,9 @@ bench: .venv/bench.stamp
 	@$(BIN)/python -m tests.benchmarks.ingest_throughput 8 4
 	@$(BIN)/python -m tests.benchmarks.detection.trainer_faults
 	@$(BIN)/python -m tests.benchmarks.detection.table --peers
+
+dashboards: .venv/dev.stamp
+	@$(BIN)/python -m dashboards.generate
 
 clean:
 	rm -rf .venv .*_cache .hypothesis build dist

@@ -15,6 +15,7 @@ import torch
 from sentinel.protocol.decoding import MAX_KEY, MAX_SERIES
 from sentinel.protocol.observations import StepReport
 from sentinel_agent.batch_facts import fingerprint, first_tensor, token_count
+from sentinel_agent.forward_timer import ForwardTimer, Span
 from sentinel_agent.pinned_ring import PinnedRing, Ticket
 from sentinel_agent.text import plain
 
@@ -27,7 +28,7 @@ class StepReading:
 
     __slots__ = (
         "at", "backward_s", "batches", "data_wait_s", "extra", "fingerprint", "forward_s", "grad_norm", "loss",
-        "losses", "lr", "optimizer_s", "samples", "segment", "step", "step_s", "ticket", "tokens",
+        "losses", "lr", "optimizer_s", "samples", "segment", "spans", "step", "step_s", "ticket", "tokens",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -42,6 +43,8 @@ class StepReading:
         self.fingerprint: int | None = None
         self.extra: dict[str, float | torch.Tensor] = {}
         self.ticket: Ticket | None = None
+        self.spans: list[Span] | None = None
+        """On CUDA the forward passes that were timed on the device."""
 
     def scalars(self) -> list[torch.Tensor]:
         """The tensors among the readings, in the order in which ``report`` takes their values; the loss as one."""
@@ -59,6 +62,7 @@ class StepClock:
 
     def __init__(self, device: torch.device) -> None:
         self._ring = PinnedRing(device) if device.type == "cuda" else None
+        self._timer = ForwardTimer(device) if device.type == "cuda" else None
         self.restart()
 
     def restart(self) -> None:
@@ -88,12 +92,16 @@ class StepClock:
             reading.fingerprint = fingerprint(tensor, reading.fingerprint or 0)
         reading.batches += 1
         self._backward_seen = False
+        if self._timer is not None:
+            self._timer.began(is_first=reading.batches == 1)
         self._batch_at = perf_counter()
 
     def backward_began(self) -> None:
         """The loss is computed."""
         self._mark = now = perf_counter()
         self.reading.forward_s += now - self._batch_at
+        if self._timer is not None and (span := self._timer.ended()) is not None:
+            self.reading.spans = [*(self.reading.spans or ()), span]
 
     def backward_ended(self) -> None:
         """The gradients are computed."""
@@ -160,6 +168,22 @@ def report(reading: StepReading, peak_memory_bytes: int | None) -> StepReport | 
         batch_fingerprint=None if reading.fingerprint is None else f"{reading.fingerprint:08x}",
         extra={name: value for name, value in extra.items() if value is not None},
     )
+
+
+def work_s(reading: StepReading) -> float | None:
+    """The rank's own work in a step, without what waits for other ranks; None where it was not measured.
+
+    That is the forward passes, on CUDA as the device took them and in some of the steps: the host's times say little
+    there. The backward pass is not counted, since DDP's all-reduce waits within it, nor what follows it, since the
+    first rank has callbacks that others have not. What ranks do together in the forward pass (a metric logged with
+    ``sync_dist``, buffers that DDP broadcasts, SyncBatchNorm) is counted, waiting included; then the ranks look
+    alike, and a slow one is missed.
+    """
+    if reading.ticket is None:
+        return reading.forward_s or None
+    seconds = [span.seconds() for span in reading.spans or ()]
+    known = [each for each in seconds if each is not None]
+    return sum(known) if known and len(known) == len(seconds) else None
 
 
 def _scalars_on_host(reading: StepReading) -> Sequence[float | None] | None:

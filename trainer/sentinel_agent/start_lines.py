@@ -172,7 +172,7 @@ def _readings(start: Start) -> str:
     else:
         reads.append("batch fingerprints")
     if start.gpu_problem is None:
-        reads.append("GPU utilization, memory, power and temperature")
+        reads.append("GPU utilization, memory, power, temperature, clocks, throttling, ECC and Xid errors")
     else:
         cannot.append(f"GPU ({start.gpu_problem})")
     reads.append("tokens where batches are token ids")
