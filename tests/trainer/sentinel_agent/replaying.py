@@ -30,7 +30,7 @@ from sentinel_agent import SentinelCallback, checkpoints
 from tests.fakes import FakeDaemon
 from tests.trainer.sentinel_agent.small_training import until
 
-SLOW_S = 0.05
+SLOW_S = 0.2
 
 
 @dataclass(frozen=True)

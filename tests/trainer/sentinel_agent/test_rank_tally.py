@@ -13,6 +13,7 @@ from sentinel_agent.rank_tally import INTERVAL_S, RankTally
 from tests.fakes import FakeDaemon
 from tests.trainer.sentinel_agent.replaying import SLOW_S, Plan, read, start
 
+MODES: tuple[Mode, ...] = ("observe", "act", "off")
 STEP = StepReport(at=0.0, step=1, loss=2.0, step_s=0.5, data_wait_s=0.1)
 
 
@@ -54,27 +55,37 @@ def test_an_abandoned_branch_is_not_told() -> None:
     assert (told.segment, told.step, told.steps) == (1, 5, 1)
 
 
-@pytest.mark.parametrize("mode", ["observe", "act"])
-def test_every_rank_tells_of_its_own_work(tmp_path: Path, mode: Mode) -> None:
+def _train(plan: Plan) -> list[list[str]]:
+    """Every rank's losses."""
+    assert [each.wait(timeout=100) for each in start(plan)] == [0] * plan.ranks
+    return [[each.loss for each in read(plan, rank)] for rank in range(plan.ranks)]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+def test_every_rank_tells_of_its_own_work(tmp_path: Path) -> None:
     """Under DDP all ranks' steps take the same time, and the slow one is told apart by its own work.
 
-    No rank but the first tells steps, and what is computed is what it would be without an agent.
+    No rank but the first tells steps. Observing ranks do so as well as acting ones, and what is computed is the same.
     """
-    plan = Plan(str(tmp_path / "watched"), ranks=2, max_steps=8, mode=mode, slow_rank=1)
-    with FakeDaemon() as daemon:
-        assert [each.wait(timeout=100) for each in start(replace(plan, url=daemon.url))] == [0, 0]
-        reports = {report.rank: report for report in daemon.told(RankReport)}
-        assert {batch.sender for batch in daemon.batches} == {"rank-0", "rank-1"}
-        assert {batch.attempt for batch in daemon.batches} == {daemon.batches[0].attempt}
-        assert [each.step for each in daemon.told(StepReport)] == list(range(1, 9))
-    first, second = reports[0], reports[1]
-    assert (first.steps, second.steps, second.step) == (8, 8, 8)
-    assert first.work_s is not None
-    assert second.work_s is not None
-    assert first.step_s is not None
-    assert second.work_s > SLOW_S > first.work_s
-    assert first.step_s > SLOW_S
-    alone = replace(plan, root=str(tmp_path / "alone"), mode="off", slow_rank=-1)
-    assert [each.wait(timeout=100) for each in start(alone)] == [0, 0]
-    for rank in range(2):
-        assert [each.loss for each in read(alone, rank)] == [each.loss for each in read(plan, rank)]
+    losses = []
+    for mode in MODES:
+        plan = Plan(str(tmp_path / mode), ranks=2, max_steps=8, mode=mode, slow_rank=1)
+        with FakeDaemon() as daemon:
+            losses.append(_train(replace(plan, url=daemon.url)))
+            reports = {report.rank: report for report in daemon.told(RankReport)}
+            told = [each.step for each in daemon.told(StepReport)]
+            senders = {(batch.sender, batch.attempt) for batch in daemon.batches}
+        if mode == "off":
+            assert (reports, told) == ({}, [])
+            continue
+        assert {sender for sender, _ in senders} == {"rank-0", "rank-1"}
+        assert len(senders) == 2
+        assert told == list(range(1, 9))
+        first, second = reports[0], reports[1]
+        assert (first.steps, second.steps, second.step) == (8, 8, 8)
+        assert first.work_s is not None
+        assert second.work_s is not None
+        assert first.step_s is not None
+        assert min(second.work_s, first.step_s) > SLOW_S > first.work_s
+    assert losses[0] == losses[1] == losses[2]
