@@ -104,7 +104,11 @@ class Daemon:
             database, settings.policy(), [watch], took=metrics.commit_seconds.observe, lease=lease, lost=self.end
         )
         metrics.writer_waiting.set_function(lambda: writer.waiting)
-        dispatcher = Dispatcher(writer, _channels(settings.webhook_url, public_url, parts), metrics.alert_tried)
+        metrics.on_duty.set_function(lambda: not writer.refusal)
+        channels = _channels(settings.webhook_url, public_url, parts)
+        for channel in channels:
+            metrics.know_channel(channel.name)
+        dispatcher = Dispatcher(writer, channels, metrics.alert_tried)
         scheduler.every(TICK_EVERY_S, "ticks", lambda: writer.tick(silent_s=TICK_EVERY_S).result())
         scheduler.every(DISPATCH_EVERY_S, "dispatch", dispatcher.dispatch)
         work = ExitStack()
@@ -167,7 +171,7 @@ class _Watch:
     def committed(self, stream: Stream, advanced: Sequence[Advanced]) -> None:
         """Entries of one run are durable."""
         pairs = [(each.stored.entry, each.outcome) for each in advanced]
-        self._metrics.committed(stream.run, stream.pipeline.run, pairs)
+        self._metrics.committed(stream.run, stream.pipeline.run, pairs, stream.pipeline.checkpoints)
         if any(action.executor == "alert" for _, outcome in pairs for action in outcome.actions):
             self._scheduler.soon("dispatch")
 

@@ -8,6 +8,7 @@ from typing import Final
 import typer
 
 from sentinel.cli import config, database, incidents
+from sentinel.cli.collect import collect
 from sentinel.cli.decisions import decisions
 from sentinel.cli.demo import demo
 from sentinel.cli.printing import errors
@@ -27,6 +28,7 @@ app = typer.Typer(
 )
 app.command()(serve)
 app.command()(demo)
+app.command()(collect)
 app.command()(status)
 app.add_typer(incidents.app, name="incidents")
 app.command()(decisions)

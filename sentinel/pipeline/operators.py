@@ -8,7 +8,7 @@ from sentinel.domain.log_entry import LogEntry
 from sentinel.pipeline.answers import order_failed
 from sentinel.pipeline.outcome import Outcome
 from sentinel.pipeline.parts import Parts
-from sentinel.policy.rules import parse_policy
+from sentinel.policy.rules import recorded_policy
 from sentinel.protocol.ids import ActionId
 from sentinel.protocol.observations import OperatorRequest, PolicyChanged
 
@@ -16,7 +16,7 @@ from sentinel.protocol.observations import OperatorRequest, PolicyChanged
 def policy_changed(parts: Parts, _entry: LogEntry, change: PolicyChanged, outcome: Outcome) -> None:
     """Another policy decides from here on; one that cannot be understood leaves the one before in force."""
     try:
-        parse_policy(change.policy)
+        recorded_policy(change.policy)
     except InvalidPolicy:
         outcome.raised.append("policy")
     else:
