@@ -12,7 +12,7 @@ from sentinel.api.body import Body, decoded
 from sentinel.api.incidents import known_incident
 from sentinel.api.runs import known_run, show_run
 from sentinel.api.schema import takes
-from sentinel.api.services import Json, Provided, Services
+from sentinel.api.services import IncidentName, Json, Provided, RunName, Services
 from sentinel.domain.errors import Conflict
 from sentinel.protocol.codec import decode_observation
 from sentinel.protocol.ids import IncidentId, RunId
@@ -23,13 +23,13 @@ ANSWER_WITHIN_S: Final = 30.0
 
 
 @router.post("/runs/{run}/hold", response_model=documents.RunStanding, openapi_extra=takes(documents.Wish))
-def hold(run: RunId, services: Provided, wish: Body) -> Response:
+def hold(run: RunName, services: Provided, wish: Body) -> Response:
     """Holds a run: whatever happens to it is recorded, and nothing is done."""
     return _ask_of_run(run, "hold", services, wish)
 
 
 @router.post("/runs/{run}/release", response_model=documents.RunStanding, openapi_extra=takes(documents.Wish))
-def release(run: RunId, services: Provided, wish: Body) -> Response:
+def release(run: RunName, services: Provided, wish: Body) -> Response:
     """Releases a run that is held; what the hold withheld is decided anew."""
     return _ask_of_run(run, "release", services, wish)
 
@@ -37,13 +37,13 @@ def release(run: RunId, services: Provided, wish: Body) -> Response:
 @router.post(
     "/incidents/{incident}/acknowledge", response_model=documents.RunIncident, openapi_extra=takes(documents.Wish)
 )
-def acknowledge(incident: IncidentId, services: Provided, wish: Body) -> Response:
+def acknowledge(incident: IncidentName, services: Provided, wish: Body) -> Response:
     """Says that somebody looks after an incident."""
     return _ask_of_incident(incident, "acknowledge", services, wish)
 
 
 @router.post("/incidents/{incident}/resolve", response_model=documents.RunIncident, openapi_extra=takes(documents.Wish))
-def resolve(incident: IncidentId, services: Provided, wish: Body) -> Response:
+def resolve(incident: IncidentName, services: Provided, wish: Body) -> Response:
     """Settles an incident."""
     return _ask_of_incident(incident, "resolve", services, wish)
 

@@ -21,12 +21,17 @@ def list_incidents(
     state: Annotated[
         str | None, typer.Option(help="Only in this state: open, mitigating, escalated, resolved.")
     ] = None,
+    severity: Annotated[str | None, typer.Option(help="Only of this severity: info, warning, critical.")] = None,
+    symptom: Annotated[str | None, typer.Option(help="Only with this symptom, such as loss_spike.")] = None,
+    node: Annotated[str | None, typer.Option(help="Only those that point at this machine.")] = None,
+    since: Annotated[str | None, typer.Option(help="Found then or later: 2026-11-21T14:00:00Z.")] = None,
     url: Url = DEFAULT_URL,
     as_json: AsJson = False,
 ) -> None:
     """List incidents, the newest first."""
+    wanted = {"run": run, "state": state, "severity": severity, "symptom": symptom, "node": node, "from": since}
     with Client(url) as client:
-        incidents = client.pages("/v1/incidents", "incidents", run=run, state=state)
+        incidents = client.pages("/v1/incidents", "incidents", **wanted)
     if as_json:
         print_json(incidents)
         return

@@ -96,10 +96,16 @@ incidents = Table(
     Column("state", String(16), nullable=False),
     Column("severity", String(16), nullable=False),
     Column("symptom", String(64), nullable=False),
+    Column("symptoms", Text, nullable=False),
+    Column("node", _NAME, nullable=False),
     Column("document", Text, nullable=False),
     Index(None, "run", "opened_sequence"),
+    Index(None, "run", "detected_at", "id"),
+    Index(None, "node", "detected_at", "id"),
+    Index(None, "detected_at", "id"),
     Index(None, "state", "detected_at"),
 )
+"""``symptoms`` are all of an incident's, each between blanks; a page reads as many rows as it shows, newest first."""
 
 decisions = Table(
     "decisions",
