@@ -18,6 +18,7 @@ from prometheus_client import CollectorRegistry
 from sentinel import log
 from sentinel.alerts.log_channel import LogChannel
 from sentinel.alerts.webhook import Webhook
+from sentinel.api.access import Access
 from sentinel.api.application import create_app
 from sentinel.api.services import Services
 from sentinel.domain.errors import InvalidInput, SentinelError
@@ -124,7 +125,11 @@ class Daemon:
             parts.callback(duty.stop)
             duty.start()
         return Services(
-            database=database, writer=writer, metrics=metrics, token=settings.token(), public_url=public_url
+            database=database,
+            writer=writer,
+            metrics=metrics,
+            access=Access(database, settings.token()),
+            public_url=public_url,
         )
 
     def _serve(self, services: Services, listener: socket.socket, parts: ExitStack) -> None:

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final
 import httpx
 import typer
 
-from sentinel.domain.errors import Conflict, NotAuthorized, NotFound, SentinelError
+from sentinel.domain.errors import Conflict, Forbidden, NotAuthorized, NotFound, SentinelError
 
 DEFAULT_URL: Final = "http://127.0.0.1:8321"
 TIMEOUT_S: Final = 10.0
@@ -79,5 +79,5 @@ def _failure(answer: httpx.Response) -> SentinelError:
         error = NotFound("page", str(answer.url.path))
         error.args = (detail,)
         return error
-    kinds: dict[int, type[SentinelError]] = {401: NotAuthorized, 403: NotAuthorized, 409: Conflict}
+    kinds: dict[int, type[SentinelError]] = {401: NotAuthorized, 403: Forbidden, 409: Conflict}
     return kinds.get(answer.status_code, SentinelError)(detail)

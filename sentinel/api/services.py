@@ -7,6 +7,7 @@ from typing import Annotated
 
 from fastapi import Depends, Path, Request, Response
 
+from sentinel.api.access import Access
 from sentinel.engine.writer import Writer
 from sentinel.metrics import Metrics
 from sentinel.protocol import codec
@@ -26,8 +27,8 @@ class Services:
     database: Database
     writer: Writer
     metrics: Metrics
-    token: str | None
-    """What callers must show; None lets everyone in."""
+    access: Access
+    """Who may ask for what."""
     public_url: str
 
 

@@ -7,7 +7,7 @@ from typing import Final
 
 import typer
 
-from sentinel.cli import config, database, incidents
+from sentinel.cli import config, database, incidents, tokens
 from sentinel.cli.decisions import decisions
 from sentinel.cli.demo import demo
 from sentinel.cli.printing import errors
@@ -34,6 +34,7 @@ app.command()(replay)
 app.command("scan")(scan_command)
 app.add_typer(config.app, name="config")
 app.add_typer(database.app, name="database")
+app.add_typer(tokens.app, name="tokens")
 
 
 def main() -> None:

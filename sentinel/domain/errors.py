@@ -7,7 +7,8 @@ SentinelError
 │   └── InvalidPolicy    a policy file is wrong; names the file and the key
 ├── IllegalTransition    a bug: a state change that the table does not have
 ├── StoreUnavailable     the database cannot be used: why, and what to do
-└── NotAuthorized        a token is missing or wrong
+├── NotAuthorized        a token is missing or wrong
+└── Forbidden            the token is right, and its role may not do this
 """
 
 from __future__ import annotations
@@ -53,6 +54,10 @@ class IllegalTransition(SentinelError):
 
 class StoreUnavailable(SentinelError):
     """Raised when the database cannot be opened, read or written; nothing was changed."""
+
+
+class Forbidden(SentinelError):
+    """Raised when a caller is known and may not do what is asked; names the role that may."""
 
 
 class NotAuthorized(SentinelError):

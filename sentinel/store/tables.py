@@ -185,6 +185,28 @@ rollups = Table(
     PrimaryKeyConstraint("run", "series", "level", "first_sequence"),
 )
 
+tokens = Table(
+    "tokens",
+    metadata,
+    Column("name", _NAME, primary_key=True),
+    Column("role", String(16), nullable=False),
+    Column("runs", Text, nullable=False),
+    Column("hash", String(64), nullable=False),
+    Column("created_at", Double, nullable=False),
+    Column("revoked_at", Double),
+)
+"""What callers show, hashed: see store/tokens.py."""
+
+holds = Table(
+    "holds",
+    metadata,
+    Column("name", String(32), primary_key=True),
+    Column("held_by", Text, nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("at", Double, nullable=False),
+)
+"""The hold of all runs, of those too that are not known yet: see store/fleet_hold.py."""
+
 leases = Table(
     "leases",
     metadata,
