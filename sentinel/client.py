@@ -47,9 +47,22 @@ class Client:
             NotAuthorized: the daemon wants a token, or another one.
             SentinelError: no daemon answers, or it could not.
         """
-        given = {name: value for name, value in query.items() if value is not None}
+        return self._ask("GET", path, params={name: value for name, value in query.items() if value is not None})
+
+    def post(self, path: str, **wish: Any) -> Any:
+        """The JSON that answers a request of a person.
+
+        Raises:
+            NotFound: there is no such thing.
+            Forbidden: the token's role may not ask for this.
+            Conflict: it cannot be done, and why.
+            SentinelError: as ``get``.
+        """
+        return self._ask("POST", path, json={name: value for name, value in wish.items() if value is not None})
+
+    def _ask(self, verb: str, path: str, **given: Any) -> Any:
         try:
-            answer = self._http.get(path, params=given)
+            answer = self._http.request(verb, path, **given)
         except httpx.HTTPError as error:
             raise SentinelError(
                 f"no daemon answers at {self._url} ({error}): start one with `sentinel serve`, or name it with --url"

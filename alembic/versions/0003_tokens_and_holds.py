@@ -23,7 +23,8 @@ def upgrade() -> None:
     op.create_table(
         "holds",
         sa.Column("name", sa.String(length=32), nullable=False),
-        sa.Column("held_by", sa.Text(), nullable=False),
+        sa.Column("is_held", sa.Boolean(), nullable=False),
+        sa.Column("by", sa.Text(), nullable=False),
         sa.Column("reason", sa.Text(), nullable=False),
         sa.Column("at", sa.Double(), nullable=False),
         sa.PrimaryKeyConstraint("name", name=op.f("pk_holds")),

@@ -16,6 +16,7 @@ from sentinel.domain.incidents import IncidentState
 from sentinel.protocol.codec import parse
 from sentinel.protocol.decoding import MAX_INTEGER
 from sentinel.protocol.ids import NAME_PATTERN, IncidentId, RunId
+from sentinel.protocol.observations import OperatorRequest
 from sentinel.store import action_outbox, decision_log, observation_log
 from sentinel.store.session import Connection
 
@@ -81,6 +82,7 @@ def show_incident(incident: IncidentName, services: Provided) -> Response:
             "decisions": decision_log.decision_documents(connection, incident=incident),
             "findings": _findings(connection, found),
             "actions": action_outbox.of_incident(connection, incident),
+            "requests": _requests(connection, found),
             "evidence": _evidence(connection, found),
         }
     return Json(found | story)
@@ -129,6 +131,18 @@ def _findings(connection: Connection, incident: dict[str, Any]) -> list[dict[str
             connection, RunId(incident["run"]), after=incident["opened_sequence"] - 1, until=end
         )
         if finding["symptom"] in incident["symptoms"]
+    ]
+
+
+def _requests(connection: Connection, incident: dict[str, Any]) -> list[dict[str, Any]]:
+    """What people said and asked about it, as it stands in the run's log."""
+    told = observation_log.of_kinds(connection, RunId(incident["run"]), [OperatorRequest.kind])
+    requests = [(each.entry, each.entry.observation) for each in told]
+    return [
+        {"sequence": entry.sequence, "at": entry.received_at, "request": wish.request, "by": wish.by}
+        | ({"reason": wish.reason} if wish.reason else {})
+        for entry, wish in requests
+        if isinstance(wish, OperatorRequest) and wish.incident == incident["id"]
     ]
 
 

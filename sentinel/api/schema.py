@@ -8,10 +8,10 @@ from typing import Any, Final
 from fastapi import FastAPI
 from pydantic import TypeAdapter
 
-from sentinel.api.documents import Wish
+from sentinel.api.documents import RollbackWish, Wish
 from sentinel.protocol.observations import SENDER_KINDS, ObservationBatch
 
-_BODIES: Final = (ObservationBatch, Wish)
+_BODIES: Final = (ObservationBatch, Wish, RollbackWish)
 
 
 def takes(body: type) -> dict[str, Any]:

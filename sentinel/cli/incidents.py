@@ -7,6 +7,7 @@ from typing import Annotated, Any, Final
 import typer
 from rich.table import Table
 
+from sentinel.cli.asking import By, Reason
 from sentinel.cli.printing import AsJson, console, moment, print_json
 from sentinel.client import DEFAULT_URL, Client, Url
 
@@ -68,11 +69,38 @@ def show_incident(incident: str, *, url: Url = DEFAULT_URL, as_json: AsJson = Fa
     console.print(f"began at step {found['onset_step']}, found at step {found['detected_step']}: {found['reason']}")
     for decision in found["decisions"]:
         _print_decision(decision)
+    for request in found["requests"]:
+        said = f"  {request['by']}, {moment(request['at'])}: {request['request']} {request.get('reason', '')}"
+        console.print(said.rstrip(), highlight=False)
     for action in found["actions"]:
         console.print(f"  action {action['executor']}: {action['state']} {action['reason']}".rstrip(), highlight=False)
     console.print(f"cost: {found['lost_steps']} steps, {found['lost_s']:.1f} s", highlight=False)
     if found.get("resolution"):
         console.print(f"end: step {found['end_step']}, {found['resolution']}", highlight=False)
+
+
+@app.command()
+def acknowledge(incident: str, *, by: By, url: Url = DEFAULT_URL) -> None:
+    """Say that you look after an incident."""
+    _tell(incident, "acknowledge", url, by=by)
+
+
+@app.command()
+def annotate(incident: str, note: str, *, by: By, url: Url = DEFAULT_URL) -> None:
+    """Add a note to an incident."""
+    _tell(incident, "annotate", url, by=by, reason=note)
+
+
+@app.command()
+def resolve(incident: str, *, by: By, reason: Reason = "", url: Url = DEFAULT_URL) -> None:
+    """Settle an incident."""
+    _tell(incident, "resolve", url, by=by, reason=reason)
+
+
+def _tell(incident: str, verb: str, url: str, **wish: str) -> None:
+    with Client(url) as client:
+        state = client.post(f"/v1/incidents/{incident}/{verb}", **wish)["state"]
+    console.print(f"Incident {incident} is {state}.", highlight=False)
 
 
 def _print_decision(decision: dict[str, Any]) -> None:

@@ -8,6 +8,7 @@ from typing import Final
 import typer
 
 from sentinel.cli import config, database, incidents, tokens
+from sentinel.cli.asking import hold, release, rollback
 from sentinel.cli.decisions import decisions
 from sentinel.cli.demo import demo
 from sentinel.cli.printing import errors
@@ -30,6 +31,9 @@ app.command()(demo)
 app.command()(status)
 app.add_typer(incidents.app, name="incidents")
 app.command()(decisions)
+app.command()(hold)
+app.command()(release)
+app.command()(rollback)
 app.command()(replay)
 app.command("scan")(scan_command)
 app.add_typer(config.app, name="config")

@@ -31,7 +31,10 @@ Change = Literal[
     "restarted",
     "settled by a person",
     "reconsidered",
+    "asked for by a person",
 ]
+ASKED: Final = "operator_request"
+"""The symptom of an incident that a person saw and no detector."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,6 +148,24 @@ class Incidents:
         )
         event: IncidentEvent = "settle" if change == "settled by a person" else "recover"
         return self._change(incident, change, reason, entry, event=event)
+
+    def asked(self, reason: str, entry: LogEntry, *, segment: int, step: int) -> IncidentChange:
+        """A person asks for something, and no open incident is the cause: the request is one of its own."""
+        finding = Finding(
+            detector="person",
+            symptom=ASKED,
+            phase="began",
+            severity="info",
+            verdict="undecided",
+            onset_step=step,
+            step=step,
+            reason=reason,
+        )
+        return self.speak_of(self._open(finding, entry, segment=segment).incident, reason)
+
+    def speak_of(self, incident: Incident, reason: str) -> IncidentChange:
+        """A person asks for something because of an open incident."""
+        return IncidentChange(incident=incident, change="asked for by a person", reason=reason)
 
     def acknowledge(self, incident: Incident, by: str) -> Incident:
         """Somebody looks after it."""

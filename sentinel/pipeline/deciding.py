@@ -87,6 +87,20 @@ class Deciding:
             choice = self._once(choice, incident, run)
         if choice.refused is not None and choice.refused.passes:
             self.state.waiting[incident.id] = choice.refused.kind
+        self.conclude(change, choice, selection=selection, run=run, entry=entry, outcome=outcome)
+
+    def conclude(
+        self,
+        change: IncidentChange,
+        choice: Choice,
+        *,
+        selection: Selection,
+        run: Run,
+        entry: LogEntry,
+        outcome: Outcome,
+    ) -> None:
+        """Records a choice as the decision about a changed incident, and plans what follows from it."""
+        incident = change.incident
         target = selection.target if choice.rung == "rollback" else None
         action: Action | None = None
         if target is not None and choice.outcome == "ordered":
@@ -175,16 +189,21 @@ class Deciding:
             return Choice(rule=rule, rung=rung, outcome="nothing", reason=change.reason)
         if change.change == "below its path":  # another checkpoint would see the same data again
             return Choice(rule=policy.rule_for(incident), rung="escalate", outcome="ordered", reason=change.reason)
-        situation = Situation(
+        return decide(incident, self.situation(run, entry, selection, incident=incident.id))
+
+    def situation(
+        self, run: Run, entry: LogEntry, selection: Selection, *, incident: IncidentId | None = None
+    ) -> Situation:
+        """All that limits look at."""
+        return Situation(
             run=run,
-            policy=policy,
+            policy=self.policy,
             selection=selection,
             backlog=_is_history(run, entry),
             rollback_steps=self.state.rollback_steps,
-            failed_orders=self.state.failed_orders.get(incident.id, 0),
+            failed_orders=0 if incident is None else self.state.failed_orders.get(incident, 0),
             worked_steps=self.state.worked_steps,
         )
-        return decide(incident, situation)
 
     def _once(self, choice: Choice, incident: Incident, run: Run) -> Choice:
         """One incident is set back once: with it done, the rest would not have been."""
@@ -202,7 +221,7 @@ class Deciding:
 
     def _is_lifted(self, kind: RefusalKind, incident: Incident, run: Run, entry: LogEntry) -> bool:
         if kind == "hold":
-            return not run.held_by
+            return not run.hold
         if kind == "backlog":
             return not _is_history(run, entry)
         if kind == "cooldown":

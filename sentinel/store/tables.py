@@ -201,7 +201,8 @@ holds = Table(
     "holds",
     metadata,
     Column("name", String(32), primary_key=True),
-    Column("held_by", Text, nullable=False),
+    Column("is_held", Boolean, nullable=False),
+    Column("by", Text, nullable=False),
     Column("reason", Text, nullable=False),
     Column("at", Double, nullable=False),
 )
