@@ -19,10 +19,10 @@ def create_app(services: Services) -> FastAPI:
     app = FastAPI(title="Sentinel", version="1", openapi_url=None, docs_url=None, redoc_url=None)
     app.state.services = services
     problems.install(app)
-    app.include_router(health.router)
+    app.include_router(health.router, responses={"default": problems.RESPONSES["default"]})
     rights: dict[Right, Sequence[APIRouter]] = {
         "report": (observations.router,),
-        "read": (runs.router, incidents.router, health.guarded),
+        "read": (runs.router, incidents.router, operators.reading, health.guarded),
         "command": (operators.router,),
     }
     for right, routers in rights.items():

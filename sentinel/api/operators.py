@@ -21,11 +21,12 @@ from sentinel.domain.errors import Conflict, InvalidInput
 from sentinel.engine.streams import Stream
 from sentinel.protocol.codec import decode_observation
 from sentinel.protocol.ids import IncidentId, RunId
-from sentinel.protocol.observations import OperatorRequest
+from sentinel.protocol.observations import Observation, OperatorRequest
 from sentinel.store import decision_log, fleet_hold, observation_log
 from sentinel.store.fleet_hold import FleetHold
 
 router = APIRouter(prefix="/v1", tags=["people"])
+reading = APIRouter(prefix="/v1", tags=["people"])
 
 ANSWER_WITHIN_S: Final = 30.0
 LONGEST_REASON: Final = 2000
@@ -66,21 +67,23 @@ class Asking:
         somebody = self._caller.name or SOMEBODY
         return body | {"by": somebody if body.get("by", "") == "" else body["by"]}
 
-    def tell(self, run: RunId, request: dict[str, Any]) -> None:
-        """Appends it to the run's log, once, checked like what comes from an agent."""
-        given = {"kind": "operator_request", "at": clock.now(), "key": self.key} | request
+    def tell(self, run: RunId, request: dict[str, Any]) -> str:
+        """Appends it to the run's log, once, checked like what comes from an agent; returns its key there."""
+        key = f"{request['request']} {request.get('incident', '')} {self.key}"  # another request is not this one
+        given = {"kind": "operator_request", "at": clock.now(), "key": key} | request
         observation = decoded(decode_observation, given)
 
         def once(stream: Stream) -> object | None:
-            return None if stream.pipeline.knows_request(self.key) else observation
+            return None if stream.pipeline.knows_request(key) else observation
 
         self.services.writer.tell(run, once).result(ANSWER_WITHIN_S)
+        return key
 
 
 Asked = Annotated[Asking, Depends()]
 
 
-@router.get("/hold", response_model=documents.FleetHold)
+@reading.get("/hold", response_model=documents.FleetHold)
 def show_hold(services: Provided) -> Response:
     """Whether all runs are held."""
     with services.database.reading() as connection:
@@ -120,15 +123,12 @@ def roll_back(run: RunName, asked: Asked, body: Body) -> Response:
     """
     with asked.services.database.reading() as connection:
         known_run(connection, run)
-    asked.tell(run, asked.wish(body, documents.RollbackWish) | {"request": "roll_back"})
+    key = asked.tell(run, asked.wish(body, documents.RollbackWish) | {"request": "roll_back"})
     with asked.services.database.reading() as connection:
         told = observation_log.of_kinds(connection, run, [OperatorRequest.kind])
-        (sequence,) = [each.entry.sequence for each in told if getattr(each.entry.observation, "key", "") == asked.key]
-        (decision,) = [
-            each
-            for each in decision_log.decision_documents(connection, run=run, after=sequence - 1)
-            if each["sequence"] == sequence
-        ]
+        sequence = next(each.entry.sequence for each in reversed(told) if _key(each.entry.observation) == key)
+        taken = decision_log.decision_documents(connection, run=run, after=sequence - 1)
+    decision = taken[0]
     if decision["outcome"] != "ordered":
         raise Conflict(f"{decision['reason']} (decision {decision['id']})")
     return Json(decision)
@@ -158,6 +158,10 @@ def annotate(incident: IncidentName, asked: Asked, body: Body) -> Response:
 def resolve(incident: IncidentName, asked: Asked, body: Body) -> Response:
     """Settles an incident."""
     return _ask_of_incident(incident, "resolve", asked, body)
+
+
+def _key(observation: Observation) -> str:
+    return observation.key if isinstance(observation, OperatorRequest) else ""
 
 
 def _ask_of_all(asked: Asking, body: object, *, is_held: bool) -> Response:

@@ -16,6 +16,7 @@ from sentinel.api.services import Json
 from sentinel.domain.errors import Conflict, Forbidden, InvalidInput, NotAuthorized, NotFound, StoreUnavailable
 
 RETRY_AFTER_S: Final = 5
+PROBLEM_TYPE: Final = "application/problem+json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +35,7 @@ class Problem:
 class ProblemResponse(Json):
     """A problem as an answer."""
 
-    media_type = "application/problem+json"
+    media_type = PROBLEM_TYPE
 
 
 REMEDIES: Final[Mapping[type[Exception], tuple[int, str]]] = {

@@ -33,6 +33,14 @@ def test_a_rollback_by_hand_goes_out_with_the_next_reply(agent: Agent) -> None:
     assert (incident["symptom"], incident["lost_steps"]) == ("operator_request", 61)
 
 
+def test_a_key_names_one_kind_of_request(agent: Agent) -> None:
+    """A release under the key of a hold is a request of its own, and so is a rollback."""
+    agent.ready_to_roll_back()
+    for verb, held_by in (("hold", "ada"), ("release", ""), ("rollback", "")):
+        assert ask(agent, f"/v1/runs/{RUN}/{verb}", "k", by="ada").status_code == 200
+        assert agent.get(f"/v1/runs/{RUN}")["held_by"] == held_by
+
+
 def test_a_rollback_that_cannot_be_is_refused_in_words(agent: Agent) -> None:
     """An agent that only observes is never commanded: 409 says so, and the refusal is a decision."""
     agent.start("observe")
