@@ -17,6 +17,7 @@ from urllib.parse import urlsplit, urlunsplit
 from pydantic import Field, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from sentinel.alerts.routes import ChannelTable, parse_channels
 from sentinel.domain.errors import InvalidInput, InvalidPolicy
 from sentinel.policy.rules import parse_policy
 
@@ -45,6 +46,8 @@ class Settings(BaseSettings):
     """Holds the bearer token that callers must show."""
     webhook_url: str | None = None
     """Gets each alert as a JSON POST."""
+    alerts_file: Path | None = None
+    """TOML: more channels for alerts, chosen by severity and run."""
     public_url: str | None = None
     """How people reach the daemon, for links in alerts and notices; where none is named, the address it listens on."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
@@ -81,6 +84,21 @@ class Settings(BaseSettings):
         if not token or not token.isascii() or any(character.isspace() for character in token):
             raise InvalidInput("SENTINEL_TOKEN_FILE", f"{self.token_file} must hold one token and nothing else")
         return token
+
+    def channels(self) -> list[ChannelTable]:
+        """The channels of the alerts file.
+
+        Raises:
+            InvalidInput: the file cannot be read, or is wrong; names the key.
+        """
+        if self.alerts_file is None:
+            return []
+        try:
+            return parse_channels(_read(self.alerts_file, "SENTINEL_ALERTS_FILE"))
+        except InvalidInput as error:
+            if error.field == "SENTINEL_ALERTS_FILE":
+                raise
+            raise InvalidInput("SENTINEL_ALERTS_FILE", f"{self.alerts_file}: {error}") from None
 
     def policy(self) -> str:
         """The policy, as TOML.
@@ -152,9 +170,13 @@ def check(settings: Settings) -> list[str]:
     """
     settings.policy()
     settings.token()
-    if settings.token_file is not None and settings.token_file.stat().st_mode & (stat.S_IRGRP | stat.S_IROTH):
-        return [f"others can read the token in {settings.token_file}: chmod 600 {settings.token_file}"]
-    return []
+    settings.channels()
+    secrets = {"token": settings.token_file, "addresses": settings.alerts_file}
+    return [
+        f"others can read the {what} in {path}: chmod 600 {path}"
+        for what, path in secrets.items()
+        if path is not None and path.stat().st_mode & (stat.S_IRGRP | stat.S_IROTH)
+    ]
 
 
 def _refuse_unknown(environ: Mapping[str, str]) -> None:

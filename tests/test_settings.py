@@ -165,3 +165,20 @@ def test_a_wrong_policy_is_refused_by_file_and_key(tmp_path: Path, text: str | N
         path.write_text(text)
     with pytest.raises(InvalidInput, match=rf"SENTINEL_POLICY_FILE: .*policy\.toml.*{problem}"):
         check(load(policy_file=path))
+
+
+def test_a_wrong_alerts_file_is_named_with_its_key(tmp_path: Path) -> None:
+    """The variable, the file and the key stand in the message; a file that others can read deserves a warning."""
+    path = tmp_path / "alerts.toml"
+    path.write_text('[[channels]]\nname = "ops"\nurll = "json://hooks.example"\n')
+    with pytest.raises(
+        InvalidInput, match=r"SENTINEL_ALERTS_FILE: .*alerts.toml: channels.0.urll: .*did you mean 'url'"
+    ):
+        check(load(alerts_file=path))
+    path.write_text('[[channels]]\nname = "ops"\nurl = "json://hooks.example"\n')
+    path.chmod(0o644)
+    assert "chmod 600" in check(load(alerts_file=path))[0]
+    path.chmod(0o600)
+    assert check(load(alerts_file=path)) == []
+    with pytest.raises(InvalidInput, match="SENTINEL_ALERTS_FILE: .*absent.toml cannot be read"):
+        check(load(alerts_file=tmp_path / "absent.toml"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from sentinel.domain.actions import Action
@@ -28,6 +28,13 @@ class Message:
     text: str
     link: str
     fields: dict[str, Any]
+
+
+def members(action: Action) -> list[Action]:
+    """The alerts that an action stands for: itself, or those that were put together."""
+    return [replace(action, incident=each["incident"], payload=each) for each in action.payload.get("group", ())] or [
+        action
+    ]
 
 
 def message(action: Action, public_url: str) -> Message:

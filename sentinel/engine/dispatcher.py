@@ -12,7 +12,7 @@ from typing import Final
 
 from sentinel import clock
 from sentinel.domain.actions import Action
-from sentinel.domain.executor import Execution, Executor
+from sentinel.domain.executor import Execution, Executor, Route
 from sentinel.engine.writer import Writer
 from sentinel.protocol.ids import ActionId, RunId
 from sentinel.protocol.observations import ActionResult
@@ -31,18 +31,18 @@ class Dispatcher:
 
     Args:
         writer: through which everything is written.
-        channels: each gets every alert.
+        routes: the channels, each with the alerts that it is for.
         tried: told (channel, "sent" or "failed") for each try, such as a metric.
     """
 
     def __init__(
         self,
         writer: Writer,
-        channels: Sequence[Executor],
+        routes: Sequence[Route],
         tried: Callable[[str, str], None] = lambda _channel, _outcome: None,
     ) -> None:
         self._writer = writer
-        self._channels = channels
+        self._routes = routes
         self._tried = tried
         self._reached: dict[ActionId, set[str]] = {}
         """Channels that have an alert already, while others are still tried."""
@@ -63,7 +63,7 @@ class Dispatcher:
         for action, tries in due.result(ANSWER_WITHIN_S):
             if self._ending:
                 break
-            tried = [self._try(channel, action) for channel in self._channels]
+            tried = [self._try(each.channel, action) for each in self._routes if each.takes(action)]
             failures = [each for each in tried if not each.done]
             if failures and any(each.retryable for each in failures) and tries < MOST_TRIES:
                 continue

@@ -10,6 +10,7 @@ from sentinel.checkpoints.catalog import MARGIN_STEPS, Catalog
 from sentinel.checkpoints.selection import Selection, select
 from sentinel.domain.actions import Action, ActionChange
 from sentinel.domain.decisions import Decision, Rung
+from sentinel.domain.findings import Severity
 from sentinel.domain.incidents import Incident
 from sentinel.domain.log_entry import LogEntry
 from sentinel.domain.runs import Run
@@ -47,6 +48,7 @@ class DecidingState:
     """Incidents whose decision a limit withheld, to be asked again when it is lifted."""
     failed_orders: dict[IncidentId, int] = field(default_factory=dict)
     told: dict[IncidentId, AlertStatus] = field(default_factory=dict)
+    told_severity: dict[IncidentId, Severity] = field(default_factory=dict)
     rollback_steps: list[int] = field(default_factory=list)
     worked_steps: int = 0
     would_have: dict[IncidentId, int] = field(default_factory=dict)
@@ -147,6 +149,7 @@ class Deciding:
             self.withdraw("the incident is settled", outcome, incident=incident.id)
             self.state.failed_orders.pop(incident.id, None)
             self.state.told.pop(incident.id, None)
+            self.state.told_severity.pop(incident.id, None)
             self.state.would_have.pop(incident.id, None)
 
     def lifted(self, run: Run, entry: LogEntry) -> Iterator[Incident]:
@@ -234,7 +237,10 @@ class Deciding:
         if alert is not None:
             self.state.told[incident.id] = alert.status
             number = len(outcome.actions)
-            outcome.actions.append(alert_action(incident, decision, entry, alert, number=number))
+            before = self.state.told_severity.get(incident.id, incident.severity)
+            self.state.told_severity[incident.id] = incident.severity
+            action = alert_action(incident, decision, entry, alert, number=number, told_severity=before)
+            outcome.actions.append(action)
         if incident.severity != "info" and not entry.backlog:
             self.state.notice_count += 1
             notice = notice_of(incident, decision, sequence=self.state.notice_count)

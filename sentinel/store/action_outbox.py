@@ -11,7 +11,7 @@ from sentinel.domain.actions import SETTLED, TRANSITIONS, Action, ActionChange, 
 from sentinel.domain.transitions import next_state
 from sentinel.protocol.codec import dumps, parse
 from sentinel.protocol.ids import ActionId, IncidentId, RunId
-from sentinel.store.tables import actions
+from sentinel.store.tables import actions, incidents
 
 RETRY_FIRST_S: Final = 5.0
 RETRY_LONGEST_S: Final = 300.0
@@ -80,6 +80,18 @@ def claim_due(connection: Connection, executor: Executor, *, at: float, limit: i
         connection.execute(update(actions).where(actions.c.id == row["id"]).values(**values))
         claimed.append((_action(row), row["tries"] + 1))
     return claimed
+
+
+def standing_alerts(connection: Connection) -> list[Action]:
+    """What people were last told of each incident that is open, as far as it has been tried."""
+    query = (
+        select(actions)
+        .join(incidents, incidents.c.id == actions.c.incident)
+        .where(incidents.c.state != "resolved", actions.c.executor == "alert", actions.c.state != "planned")
+        .order_by(actions.c.planned_at, actions.c.id)
+    )
+    newest = {row["incident"]: row for row in connection.execute(query).mappings()}
+    return [_action(row) for row in newest.values() if parse(row["document"])["status"] != "resolved"]
 
 
 def of_incident(connection: Connection, incident: IncidentId) -> list[dict[str, Any]]:
