@@ -9,7 +9,7 @@ from sentinel.domain.decisions import Decision, Outcome
 from sentinel.domain.findings import Severity
 from sentinel.domain.incidents import Incident
 from sentinel.domain.log_entry import LogEntry
-from sentinel.policy.announce import Announcement
+from sentinel.policy.announce import Announcement, shared_cause
 from sentinel.protocol.commands import Notice
 from sentinel.protocol.ids import ActionId
 
@@ -48,6 +48,7 @@ def alert_action(
         "severity": incident.severity,
         "told_severity": told_severity,
         "node": incident.node,
+        "shared_cause": shared_cause(incident, alert.status),
         "detected_at": incident.detected_at,
         "onset_step": incident.onset_step,
         "step": decision.step,

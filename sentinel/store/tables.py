@@ -135,9 +135,13 @@ actions = Table(
     Column("due_at", Double, nullable=False),
     Column("planned_at", Double, nullable=False),
     Column("changed_at", Double, nullable=False),
+    Column("topic", String(64), nullable=False),
+    Column("batch", _ID, nullable=False),
     Column("document", Text, nullable=False),
     Index(None, "executor", "state", "due_at"),
     Index(None, "incident"),
+    Index(None, "topic", "planned_at"),
+    Index(None, "batch"),
 )
 """The outbox: written in the transaction of the decision, so that no decision is without its action."""
 

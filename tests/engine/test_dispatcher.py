@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 from sqlalchemy import text
 
 from sentinel import clock
+from sentinel.alerts.message import message
 from sentinel.alerts.webhook import Webhook
 from sentinel.domain.actions import Action
 from sentinel.domain.errors import StoreUnavailable
@@ -17,7 +19,8 @@ from sentinel.engine.dispatcher import MOST_TRIES, Dispatcher
 from sentinel.engine.writer import Writer
 from sentinel.protocol.ids import ActionId, IncidentId
 from sentinel.protocol.observations import ActionResult, OperatorRequest
-from sentinel.store import action_outbox, decision_log, observation_log
+from sentinel.store import action_outbox, alert_claims, decision_log, observation_log
+from tests.alerts.alert import alert
 from tests.builders import RUN
 from tests.daemons import Voice, writing
 from tests.receiver import Receiver
@@ -137,7 +140,7 @@ def test_a_daemon_that_died_before_the_answer_sends_it_again(tmp_path: Path) -> 
         voice = Voice(writer)
         voice.ready_to_roll_back()
         voice.break_down()
-        claimed = writer.write(lambda c: action_outbox.claim_due(c, "alert", at=clock.now())).result()
+        claimed = writer.write(lambda c: alert_claims.claim_due(c, at=clock.now())).result()
     with (
         writing(tmp_path) as writer,
         Receiver() as receiver,
@@ -147,7 +150,7 @@ def test_a_daemon_that_died_before_the_answer_sends_it_again(tmp_path: Path) -> 
         assert dispatcher.dispatch() == 0
         let_waits_pass(writer)
         assert dispatcher.dispatch() == 1
-        assert [each.key for each in receiver.received] == [action.id for action, _ in claimed]
+        assert [each.key for each in receiver.received] == [claim.id for claim in claimed]
 
 
 def test_one_channel_with_a_bug_does_not_silence_the_others(writer: Writer, caplog: pytest.LogCaptureFixture) -> None:
@@ -191,6 +194,28 @@ def test_the_end_goes_to_whoever_was_told_of_the_beginning(told: str, *, is_take
     payload = {"severity": "warning", "told_severity": told, "run": RUN}
     action = Action(id=ActionId("a"), incident=IncidentId("i"), executor="alert", payload=payload)
     assert Route(Channel("test", works), severity="critical").takes(action) is is_taken
+
+
+def test_one_cause_is_one_message(writer: Writer) -> None:
+    """Hangs of many runs are sent as one POST, each channel's own runs alone, and each action gets its result."""
+    for number in range(30):
+        action = alert(f"llm-{number % 3}", symptom="hang", shared_cause="firing critical", node=f"n{number}")
+        action = replace(action, id=ActionId(f"a{number}"))
+        writer.write(lambda c, action=action: action_outbox.plan(c, RUN, [action], at=0.0)).result()
+    everything, some = Channel("everything", works), Channel("some", works)
+    dispatcher = Dispatcher(writer, [Route(everything), Route(some, runs="llm-2")])
+    assert dispatcher.dispatch() == 31
+    told = [message(each, PUBLIC_URL) for each in everything.actions]
+    assert [each.title for each in told] == [
+        "[firing] hang in 3 runs on 30 nodes",
+        "[firing] nonfinite in run run-1",
+    ]
+    assert len(told[0].text.splitlines()) == 21
+    (mine,) = some.actions
+    assert message(mine, PUBLIC_URL).title == "[firing] hang in 1 run on 10 nodes"
+    assert mine.id == everything.actions[0].id
+    settled = writer.write(lambda c: [each["state"] for each in action_outbox.of_incident(c, mine.incident)]).result()
+    assert settled == ["succeeded"] * 10
 
 
 def test_a_dispatcher_that_is_stopped_sends_no_more(writer: Writer) -> None:
