@@ -27,6 +27,8 @@ from sentinel.domain.errors import InvalidInput, SentinelError
 from sentinel.domain.executor import Executor, Route
 from sentinel.engine.dispatcher import Dispatcher
 from sentinel.engine.duty import Duty
+from sentinel.engine.heartbeat import EVERY_S as HEARTBEAT_EVERY_S
+from sentinel.engine.heartbeat import Heartbeat
 from sentinel.engine.repost import Repost
 from sentinel.engine.streams import Advanced, Stream
 from sentinel.engine.writer import Writer
@@ -106,6 +108,9 @@ class Daemon:
         metrics.writer_waiting.set_function(lambda: writer.waiting)
         routes = _routes(settings, public_url, parts)
         dispatcher = Dispatcher(writer, routes, metrics.alert_tried)
+        if settings.heartbeat_url is not None:
+            heartbeat = parts.enter_context(closing(Heartbeat(settings.heartbeat_url, writer, dispatcher)))
+            scheduler.every(HEARTBEAT_EVERY_S, "heartbeat", heartbeat.beat)
         repost = Repost(database, routes)
         if repost.is_needed:
             scheduler.every(REPOST_EVERY_S, "repost", repost.repost)

@@ -48,12 +48,14 @@ class Settings(BaseSettings):
     """Gets each alert as a JSON POST."""
     alerts_file: Path | None = None
     """TOML: more channels for alerts, chosen by severity and run."""
+    heartbeat_url: str | None = None
+    """Is asked for each minute while the daemon works, so that somebody notices when it does not."""
     public_url: str | None = None
     """How people reach the daemon, for links in alerts and notices; where none is named, the address it listens on."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["text", "json"] = "text"
 
-    @field_validator("webhook_url", "public_url")
+    @field_validator("webhook_url", "heartbeat_url", "public_url")
     @classmethod
     def _is_address(cls, value: str | None) -> str | None:
         if value is None:
@@ -211,7 +213,7 @@ def _shown(name: str, value: object) -> str:
         return "the packaged one" if name == "policy_file" else ""
     text = str(value)
     parts = urlsplit(text)
-    if name == "webhook_url":  # its path is what authorizes
+    if name in ("webhook_url", "heartbeat_url"):  # its path is what authorizes
         return f"{parts.scheme}://{parts.hostname}/{HIDDEN}"
     if name == "database_url" and parts.password:
         _, _, host = parts.netloc.rpartition("@")

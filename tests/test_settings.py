@@ -53,8 +53,11 @@ def test_every_setting_is_shown_with_its_origin(monkeypatch: pytest.MonkeyPatch)
 def test_secrets_are_not_shown() -> None:
     """A database's password and a webhook's path are hidden, and the rest of the address is there."""
     settings = load(
-        database_url="postgresql+psycopg://sentinel:hunter2@db:5432/sentinel", webhook_url="https://hooks.example/T0/B0"
+        database_url="postgresql+psycopg://sentinel:hunter2@db:5432/sentinel",
+        webhook_url="https://hooks.example/T0/B0",
+        heartbeat_url="https://hc.example/uuid",
     )
+    assert value(settings, "heartbeat_url").value == "https://hc.example/***"
     assert value(settings, "database_url").value == "postgresql+psycopg://sentinel:***@db:5432/sentinel"
     assert value(settings, "webhook_url").value == "https://hooks.example/***"
     assert "hunter2" not in str(rows(settings))

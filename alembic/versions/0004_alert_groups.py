@@ -1,4 +1,4 @@
-"""alerts with a shared cause are sent together."""
+"""alerts with a shared cause are sent together; a heartbeat proves that the database can be written."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -10,6 +10,12 @@ depends_on = None
 
 
 def upgrade() -> None:
+    op.create_table(
+        "heartbeats",
+        sa.Column("name", sa.String(length=32), nullable=False),
+        sa.Column("at", sa.Double(), nullable=False),
+        sa.PrimaryKeyConstraint("name", name=op.f("pk_heartbeats")),
+    )
     with op.batch_alter_table("actions", schema=None) as batch_op:
         batch_op.add_column(sa.Column("topic", sa.String(length=64), nullable=False, server_default=""))
         batch_op.add_column(sa.Column("batch", sa.String(length=200), nullable=False, server_default=""))
@@ -23,6 +29,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
+    op.drop_table("heartbeats")
     with op.batch_alter_table("actions", schema=None) as batch_op:
         batch_op.drop_index(batch_op.f("ix_actions_batch"))
         batch_op.drop_index(batch_op.f("ix_actions_topic_planned_at"))

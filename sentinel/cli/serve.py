@@ -22,6 +22,7 @@ def serve(
     alerts_file: Annotated[
         Path | None, typer.Option(help="TOML: more channels for alerts, chosen by severity and run.")
     ] = None,
+    heartbeat_url: Annotated[str | None, typer.Option(help="Is asked for each minute while the daemon works.")] = None,
 ) -> None:
     """Run the daemon. Each option is also an environment variable, SENTINEL_HOST and so on."""
     given = settings.load(
@@ -32,5 +33,6 @@ def serve(
         token_file=token_file,
         webhook_url=webhook_url,
         alerts_file=alerts_file,
+        heartbeat_url=heartbeat_url,
     )
     run(given)

@@ -49,6 +49,8 @@ class Dispatcher:
         self._reached: dict[ActionId, set[str]] = {}
         """Channels that have an alert already, while others are still tried."""
         self._ending = False
+        self.looked_at = clock.monotonic()
+        """Monotonic clock when the outbox was last looked into to its end."""
 
     def stop(self) -> None:
         """Sends no more; what was claimed and not sent is due again after its wait."""
@@ -73,6 +75,7 @@ class Dispatcher:
             for action in claim.alerts:
                 self._settle(action, failures)
             settled += len(claim.alerts)
+        self.looked_at = clock.monotonic()
         return settled
 
     def _try(self, channel: Executor, action: Action) -> Execution:

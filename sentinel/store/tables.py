@@ -212,6 +212,14 @@ holds = Table(
 )
 """The hold of all runs, of those too that are not known yet: see store/fleet_hold.py."""
 
+heartbeats = Table(
+    "heartbeats",
+    metadata,
+    Column("name", String(32), primary_key=True),
+    Column("at", Double, nullable=False),
+)
+"""Written to prove that it can be: a transaction without a change would succeed on a full disk."""
+
 leases = Table(
     "leases",
     metadata,
