@@ -14,6 +14,8 @@ from sentinel.domain.errors import Conflict, Forbidden, NotAuthorized, NotFound,
 
 DEFAULT_URL: Final = "http://127.0.0.1:8321"
 TIMEOUT_S: Final = 10.0
+PAGE: Final = 1000
+"""The most that a daemon gives at once."""
 
 Url = Annotated[str, typer.Option(envvar="SENTINEL_URL", help="The daemon's address.")]
 
@@ -76,7 +78,7 @@ class Client:
         items: list[Any] = []
         cursor: str | None = None
         while True:
-            page = self.get(path, cursor=cursor, **query)
+            page = self.get(path, **{"limit": PAGE} | query, cursor=cursor)
             items += page[key]
             cursor = page.get("next_cursor")
             if cursor is None:

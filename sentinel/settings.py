@@ -19,6 +19,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from sentinel.alerts.routes import ChannelTable, parse_channels
 from sentinel.domain.errors import InvalidInput, InvalidPolicy
+from sentinel.domain.findings import SEVERITIES
 from sentinel.policy.rules import parse_policy
 
 PREFIX: Final = "SENTINEL_"
@@ -170,11 +171,16 @@ def check(settings: Settings) -> list[str]:
     Raises:
         InvalidInput: one of them is wrong.
     """
-    settings.policy()
     settings.token()
-    settings.channels()
+    told = parse_policy(settings.policy()).alerts.severity
+    unheard = [
+        f"the channel {each.name!r} asks for alerts from {each.severity} on, and the policy tells only from {told} on: "
+        f'set severity = "{each.severity}" under [alerts] in the policy'
+        for each in settings.channels()
+        if "severity" in each.model_fields_set and SEVERITIES.index(each.severity) < SEVERITIES.index(told)
+    ]
     secrets = {"token": settings.token_file, "addresses": settings.alerts_file}
-    return [
+    return unheard + [
         f"others can read the {what} in {path}: chmod 600 {path}"
         for what, path in secrets.items()
         if path is not None and path.stat().st_mode & (stat.S_IRGRP | stat.S_IROTH)

@@ -181,5 +181,7 @@ def test_a_wrong_alerts_file_is_named_with_its_key(tmp_path: Path) -> None:
     assert "chmod 600" in check(load(alerts_file=path))[0]
     path.chmod(0o600)
     assert check(load(alerts_file=path)) == []
+    path.write_text('[[channels]]\nname = "ops"\nurl = "json://hooks.example"\nseverity = "warning"\n')
+    assert "the policy tells only from critical on" in check(load(alerts_file=path))[0]
     with pytest.raises(InvalidInput, match=r"SENTINEL_ALERTS_FILE: .*absent.toml cannot be read"):
         check(load(alerts_file=tmp_path / "absent.toml"))

@@ -8,7 +8,7 @@ from typing import Final
 
 from sentinel import clock
 from sentinel.domain.access import Caller
-from sentinel.domain.errors import NotAuthorized
+from sentinel.domain.errors import NotAuthorized, StoreUnavailable
 from sentinel.store import tokens
 from sentinel.store.session import Database
 from sentinel.store.tokens import StoredToken
@@ -28,7 +28,7 @@ class Access:
     def __init__(self, database: Database, operator_token: str | None) -> None:
         self._database = database
         self._own = None if operator_token is None else tokens.digest(operator_token)
-        self._stored: Sequence[StoredToken] = ()
+        self._stored: Sequence[StoredToken] | None = None
         self._read_at = -FRESH_S
 
     @property
@@ -37,14 +37,19 @@ class Access:
         return clock.monotonic() - self._read_at >= FRESH_S
 
     def read(self) -> None:
-        """Reads the tokens.
+        """Reads the tokens; while the database is away those that are known stand, so that /metrics can say so.
 
         Raises:
-            StoreUnavailable: the database cannot be read.
+            StoreUnavailable: the database cannot be read, and never could.
         """
-        with self._database.reading() as connection:
-            self._stored = tokens.stored(connection)
         self._read_at = clock.monotonic()
+        try:
+            with self._database.reading() as connection:
+                self._stored = tokens.stored(connection)
+        except StoreUnavailable:
+            if self._stored is None:
+                self._read_at = -FRESH_S
+                raise
 
     def caller(self, authorization: str) -> Caller:
         """Who shows this header.
@@ -58,7 +63,7 @@ class Access:
         if scheme.lower() != "bearer":
             raise NotAuthorized("this daemon wants a token, and the request carries none")
         hashed = tokens.digest(shown.strip())
-        valid = [(each.hash, each.caller) for each in self._stored if each.revoked_at is None]
+        valid = [(each.hash, each.caller) for each in self._stored or () if each.revoked_at is None]
         own = [] if self._own is None else [(self._own, Caller(name="SENTINEL_TOKEN_FILE"))]
         found = [caller for kept, caller in own + valid if compare_digest(kept, hashed)]  # all of them, whichever fits
         if not found:

@@ -12,13 +12,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 from sentinel.domain.findings import Severity, Verdict
 from sentinel.protocol.ids import CheckpointId, IncidentId
 
 IncidentState = Literal["open", "mitigating", "resolved", "escalated"]
 IncidentEvent = Literal["mitigate", "fail", "recover", "recur", "escalate", "settle"]
+
+ASKED: Final = "operator_request"
+"""The symptom of an incident that a person saw and no detector."""
 
 TRANSITIONS: Mapping[tuple[IncidentState, IncidentEvent], IncidentState] = {
     ("open", "mitigate"): "mitigating",

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from sentinel.domain.findings import Finding
-from sentinel.domain.incidents import Incident
+from sentinel.domain.incidents import ASKED, Incident
 
 FLICKER_STEPS: Final = 16
 FLICKER_RATIO: Final = 0.5
@@ -26,7 +26,7 @@ def incident_of(finding: Finding, incidents: Iterable[Incident]) -> Incident | N
 
     Onsets decide: an open incident takes what began before it was seen or soon after, a resolved one what began before
     it ended. What began later, such as NaN long after a spike, is a fault of its own: what was decided about the one
-    does not cover the other. A note reopens nothing.
+    does not cover the other. A note reopens nothing, and what a person asked for is over when it is done.
     """
     of_subject = [each for each in incidents if each.subject == finding.subject]
     for incident in reversed(of_subject):
@@ -36,7 +36,7 @@ def incident_of(finding: Finding, incidents: Iterable[Incident]) -> Incident | N
         return None
     for incident in reversed(of_subject):
         ended = incident.end_step
-        if ended is None or finding.step < ended:
+        if ended is None or finding.step < ended or incident.symptoms == (ASKED,):
             continue
         passed = max(FLICKER_STEPS, int(FLICKER_RATIO * (ended - incident.onset_step)))
         within = passed if incident.verdict == "benign" else REOPEN_STEPS

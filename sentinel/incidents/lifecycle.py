@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
 from sentinel.domain.findings import Finding, worse
-from sentinel.domain.incidents import TRANSITIONS, Incident, IncidentEvent
+from sentinel.domain.incidents import ASKED, TRANSITIONS, Incident, IncidentEvent
 from sentinel.domain.log_entry import LogEntry
 from sentinel.domain.transitions import next_state
 from sentinel.incidents.correlate import incident_of
@@ -33,8 +33,6 @@ Change = Literal[
     "reconsidered",
     "asked for by a person",
 ]
-ASKED: Final = "operator_request"
-"""The symptom of an incident that a person saw and no detector."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

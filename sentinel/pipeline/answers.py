@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import Final
 
 from sentinel.domain.actions import ActionChange, ActionEvent
+from sentinel.domain.incidents import ASKED
 from sentinel.domain.log_entry import LogEntry
-from sentinel.incidents.lifecycle import ASKED
 from sentinel.pipeline.outcome import Outcome
 from sentinel.pipeline.parts import Parts
 from sentinel.pipeline.seeing import see

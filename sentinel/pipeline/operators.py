@@ -10,9 +10,8 @@ from sentinel.checkpoints.catalog import MARGIN_STEPS
 from sentinel.checkpoints.selection import Selection, named, select
 from sentinel.domain.actions import ActionChange
 from sentinel.domain.errors import InvalidPolicy
-from sentinel.domain.incidents import Incident
+from sentinel.domain.incidents import ASKED, Incident
 from sentinel.domain.log_entry import LogEntry
-from sentinel.incidents.lifecycle import ASKED
 from sentinel.pipeline.answers import order_failed
 from sentinel.pipeline.outcome import Outcome
 from sentinel.pipeline.parts import Parts

@@ -7,8 +7,7 @@ from typing import Final, Literal
 
 from sentinel.domain.decisions import Decision
 from sentinel.domain.findings import SEVERITIES
-from sentinel.domain.incidents import Incident
-from sentinel.incidents.lifecycle import ASKED
+from sentinel.domain.incidents import ASKED, Incident
 from sentinel.policy.rules import Alerts
 
 AlertStatus = Literal["firing", "escalated", "resolved"]

@@ -5,12 +5,13 @@ from pathlib import Path
 
 import httpx
 import pytest
+from sqlalchemy import text
 
 from sentinel import clock
 from sentinel.api.access import Access
 from sentinel.app import Daemon
 from sentinel.domain.access import Caller, Role
-from sentinel.domain.errors import Conflict, NotAuthorized, NotFound
+from sentinel.domain.errors import Conflict, NotAuthorized, NotFound, StoreUnavailable
 from sentinel.store import tokens
 from sentinel.store.session import Database, migrate, open_database
 from tests.daemons import Agent, database_url, serving
@@ -137,6 +138,20 @@ def test_a_token_is_kept_hashed_under_a_name_of_its_own(database: Database) -> N
         tokens.create(connection, "ci", "viewer", runs="*", at=0.0)
     with database.transaction() as connection, pytest.raises(NotFound, match="sentinel tokens list"):
         tokens.revoke(connection, "absent", at=0.0)
+
+
+def test_tokens_that_are_known_outlive_the_database(database: Database) -> None:
+    """A daemon whose database is away still knows its callers; one that never read it lets nobody in."""
+    with database.transaction() as connection:
+        token = tokens.create(connection, "ci", "viewer", runs="*", at=0.0)
+    known, ignorant = access(database), Access(database, None)
+    with database.transaction() as connection:
+        connection.execute(text("DROP TABLE tokens"))
+    known.read()
+    assert known.caller(f"Bearer {token}").name == "ci"
+    with pytest.raises(StoreUnavailable):
+        ignorant.read()
+    assert ignorant.is_stale
 
 
 def test_a_revoked_token_is_taken_for_seconds_at_most(database: Database) -> None:

@@ -141,6 +141,14 @@ def test_an_order_that_fails_is_over() -> None:
     assert [each.change for each in story.decisions] == ["asked for by a person", "action failed"]
 
 
+def test_a_fault_after_a_refusal_is_its_own() -> None:
+    """What a detector finds right after a request that came to nothing is an incident under its own name."""
+    story = _story()
+    _ask(story, checkpoint=CheckpointId("absent"))
+    story.steps(12, loss=9.0)
+    assert (story.decisions[1].change, story.incident.symptom) == ("opened", "loss_spike")
+
+
 def test_the_open_incident_is_the_cause() -> None:
     """Asked during a fault, the request joins its incident, and goes back to before the fault."""
     story = _story(policy=DEFAULT_POLICY.replace('rung = "rollback"', 'rung = "watch"'))
