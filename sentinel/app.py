@@ -9,23 +9,27 @@ import signal
 import socket
 import threading
 from collections.abc import Sequence
-from contextlib import ExitStack
-from functools import partial
+from contextlib import ExitStack, closing
 from typing import Final
 
 import uvicorn
 from prometheus_client import CollectorRegistry
 
 from sentinel import log
+from sentinel.alerts.alertmanager import REPOST_EVERY_S, Alertmanager
+from sentinel.alerts.apprise_channel import AppriseChannel
 from sentinel.alerts.log_channel import LogChannel
 from sentinel.alerts.webhook import Webhook
+from sentinel.api.access import Access
 from sentinel.api.application import create_app
-from sentinel.api.auth import check as check_token
 from sentinel.api.services import Services
-from sentinel.domain.errors import InvalidInput, SentinelError
-from sentinel.domain.executor import Executor
+from sentinel.domain.errors import InvalidInput, NotAuthorized, SentinelError
+from sentinel.domain.executor import Executor, Route
 from sentinel.engine.dispatcher import Dispatcher
 from sentinel.engine.duty import Duty
+from sentinel.engine.heartbeat import EVERY_S as HEARTBEAT_EVERY_S
+from sentinel.engine.heartbeat import Heartbeat
+from sentinel.engine.repost import Repost
 from sentinel.engine.streams import Advanced, Stream
 from sentinel.engine.writer import Writer
 from sentinel.metrics import Metrics
@@ -105,10 +109,16 @@ class Daemon:
         )
         metrics.writer_waiting.set_function(lambda: writer.waiting)
         metrics.on_duty.set_function(lambda: not writer.refusal)
-        channels = _channels(settings.webhook_url, public_url, parts)
-        for channel in channels:
-            metrics.know_channel(channel.name)
-        dispatcher = Dispatcher(writer, channels, metrics.alert_tried)
+        routes = _routes(settings, public_url, parts)
+        for route in routes:
+            metrics.know_channel(route.channel.name)
+        dispatcher = Dispatcher(writer, routes, metrics.alert_tried)
+        if settings.heartbeat_url is not None:
+            heartbeat = parts.enter_context(closing(Heartbeat(settings.heartbeat_url, writer, dispatcher)))
+            scheduler.every(HEARTBEAT_EVERY_S, "heartbeat", heartbeat.beat)
+        repost = Repost(database, routes)
+        if repost.is_needed:
+            scheduler.every(REPOST_EVERY_S, "repost", repost.repost)
         scheduler.every(TICK_EVERY_S, "ticks", lambda: writer.tick(silent_s=TICK_EVERY_S).result())
         scheduler.every(DISPATCH_EVERY_S, "dispatch", dispatcher.dispatch)
         work = ExitStack()
@@ -132,7 +142,11 @@ class Daemon:
             parts.callback(duty.stop)
             duty.start()
         return Services(
-            database=database, writer=writer, metrics=metrics, token=settings.token(), public_url=public_url
+            database=database,
+            writer=writer,
+            metrics=metrics,
+            access=Access(database, settings.token()),
+            public_url=public_url,
         )
 
     def _serve(self, services: Services, listener: socket.socket, parts: ExitStack) -> None:
@@ -233,17 +247,28 @@ def _open(url: str, parts: ExitStack) -> tuple[Database, Lease | None]:
     return database, Lease(f"{socket.gethostname()}, process {os.getpid()}")
 
 
-def _channels(webhook_url: str | None, public_url: str, parts: ExitStack) -> list[Executor]:
-    channels: list[Executor] = [LogChannel(public_url)]
-    if webhook_url is not None:
-        webhook = Webhook(webhook_url, public_url)
-        parts.callback(webhook.close)
-        channels.append(webhook)
-    return channels
+def _routes(settings: Settings, public_url: str, parts: ExitStack) -> list[Route]:
+    routes = [Route(LogChannel(public_url))]
+    if settings.webhook_url is not None:
+        routes.append(Route(parts.enter_context(closing(Webhook(settings.webhook_url, public_url)))))
+    for table in settings.channels():
+        channel: Executor
+        if table.alertmanager is not None:
+            channel = parts.enter_context(closing(Alertmanager(table.name, table.alertmanager, public_url)))
+        else:
+            channel = AppriseChannel(table.name, str(table.url), public_url)
+        routes.append(Route(channel, table.severity, table.runs))
+    return routes
 
 
 def _site(services: Services) -> Site:
-    return Site(database=services.database, public_url=services.public_url, admit=partial(check_token, services))
+    def admit(authorization: str) -> None:
+        if services.access.is_stale:
+            services.access.read()
+        if not services.access.caller(authorization).may("read"):
+            raise NotAuthorized("this token may not read: it takes the role viewer or operator")
+
+    return Site(database=services.database, public_url=services.public_url, admit=admit)
 
 
 def _take_up(database: Database, writer: Writer, metrics: Metrics) -> None:

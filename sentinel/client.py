@@ -10,10 +10,12 @@ from typing import Annotated, Any, Final
 import httpx
 import typer
 
-from sentinel.domain.errors import Conflict, NotAuthorized, NotFound, SentinelError
+from sentinel.domain.errors import Conflict, Forbidden, NotAuthorized, NotFound, SentinelError
 
 DEFAULT_URL: Final = "http://127.0.0.1:8321"
 TIMEOUT_S: Final = 10.0
+PAGE: Final = 1000
+"""The most that a daemon gives at once."""
 
 Url = Annotated[str, typer.Option(envvar="SENTINEL_URL", help="The daemon's address.")]
 
@@ -47,9 +49,22 @@ class Client:
             NotAuthorized: the daemon wants a token, or another one.
             SentinelError: no daemon answers, or it could not.
         """
-        given = {name: value for name, value in query.items() if value is not None}
+        return self._ask("GET", path, params={name: value for name, value in query.items() if value is not None})
+
+    def post(self, path: str, **wish: Any) -> Any:
+        """The JSON that answers a request of a person.
+
+        Raises:
+            NotFound: there is no such thing.
+            Forbidden: the token's role may not ask for this.
+            Conflict: it cannot be done, and why.
+            SentinelError: as ``get``.
+        """
+        return self._ask("POST", path, json={name: value for name, value in wish.items() if value is not None})
+
+    def _ask(self, verb: str, path: str, **given: Any) -> Any:
         try:
-            answer = self._http.get(path, params=given)
+            answer = self._http.request(verb, path, **given)
         except httpx.HTTPError as error:
             raise SentinelError(
                 f"no daemon answers at {self._url} ({error}): start one with `sentinel serve`, or name it with --url"
@@ -63,7 +78,7 @@ class Client:
         items: list[Any] = []
         cursor: str | None = None
         while True:
-            page = self.get(path, cursor=cursor, **query)
+            page = self.get(path, **{"limit": PAGE} | query, cursor=cursor)
             items += page[key]
             cursor = page.get("next_cursor")
             if cursor is None:
@@ -79,5 +94,5 @@ def _failure(answer: httpx.Response) -> SentinelError:
         error = NotFound("page", str(answer.url.path))
         error.args = (detail,)
         return error
-    kinds: dict[int, type[SentinelError]] = {401: NotAuthorized, 403: NotAuthorized, 409: Conflict}
+    kinds: dict[int, type[SentinelError]] = {401: NotAuthorized, 403: Forbidden, 409: Conflict}
     return kinds.get(answer.status_code, SentinelError)(detail)

@@ -17,7 +17,9 @@ from urllib.parse import urlsplit, urlunsplit
 from pydantic import Field, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from sentinel.alerts.routes import ChannelTable, parse_channels
 from sentinel.domain.errors import InvalidInput, InvalidPolicy
+from sentinel.domain.findings import SEVERITIES
 from sentinel.policy.rules import parse_policy
 
 PREFIX: Final = "SENTINEL_"
@@ -45,12 +47,16 @@ class Settings(BaseSettings):
     """Holds the bearer token that callers must show."""
     webhook_url: str | None = None
     """Gets each alert as a JSON POST."""
+    alerts_file: Path | None = None
+    """TOML: more channels for alerts, chosen by severity and run."""
+    heartbeat_url: str | None = None
+    """Is asked for each minute while the daemon works, so that somebody notices when it does not."""
     public_url: str | None = None
     """How people reach the daemon, for links in alerts and notices; where none is named, the address it listens on."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["text", "json"] = "text"
 
-    @field_validator("webhook_url", "public_url")
+    @field_validator("webhook_url", "heartbeat_url", "public_url")
     @classmethod
     def _is_address(cls, value: str | None) -> str | None:
         if value is None:
@@ -81,6 +87,21 @@ class Settings(BaseSettings):
         if not token or not token.isascii() or any(character.isspace() for character in token):
             raise InvalidInput("SENTINEL_TOKEN_FILE", f"{self.token_file} must hold one token and nothing else")
         return token
+
+    def channels(self) -> list[ChannelTable]:
+        """The channels of the alerts file.
+
+        Raises:
+            InvalidInput: the file cannot be read, or is wrong; names the key.
+        """
+        if self.alerts_file is None:
+            return []
+        try:
+            return parse_channels(_read(self.alerts_file, "SENTINEL_ALERTS_FILE"))
+        except InvalidInput as error:
+            if error.field == "SENTINEL_ALERTS_FILE":
+                raise
+            raise InvalidInput("SENTINEL_ALERTS_FILE", f"{self.alerts_file}: {error}") from None
 
     def policy(self) -> str:
         """The policy, as TOML.
@@ -150,11 +171,20 @@ def check(settings: Settings) -> list[str]:
     Raises:
         InvalidInput: one of them is wrong.
     """
-    settings.policy()
     settings.token()
-    if settings.token_file is not None and settings.token_file.stat().st_mode & (stat.S_IRGRP | stat.S_IROTH):
-        return [f"others can read the token in {settings.token_file}: chmod 600 {settings.token_file}"]
-    return []
+    told = parse_policy(settings.policy()).alerts.severity
+    unheard = [
+        f"the channel {each.name!r} asks for alerts from {each.severity} on, and the policy tells only from {told} on: "
+        f'set severity = "{each.severity}" under [alerts] in the policy'
+        for each in settings.channels()
+        if "severity" in each.model_fields_set and SEVERITIES.index(each.severity) < SEVERITIES.index(told)
+    ]
+    secrets = {"token": settings.token_file, "addresses": settings.alerts_file}
+    return unheard + [
+        f"others can read the {what} in {path}: chmod 600 {path}"
+        for what, path in secrets.items()
+        if path is not None and path.stat().st_mode & (stat.S_IRGRP | stat.S_IROTH)
+    ]
 
 
 def _refuse_unknown(environ: Mapping[str, str]) -> None:
@@ -189,7 +219,7 @@ def _shown(name: str, value: object) -> str:
         return "the packaged one" if name == "policy_file" else ""
     text = str(value)
     parts = urlsplit(text)
-    if name == "webhook_url":  # its path is what authorizes
+    if name in ("webhook_url", "heartbeat_url"):  # its path is what authorizes
         return f"{parts.scheme}://{parts.hostname}/{HIDDEN}"
     if name == "database_url" and parts.password:
         _, _, host = parts.netloc.rpartition("@")

@@ -20,7 +20,8 @@ import httpx
 
 from sentinel import clock
 from sentinel.app import Daemon
-from sentinel.engine.writer import Witness, Writer
+from sentinel.engine.witness import Witness
+from sentinel.engine.writer import Writer
 from sentinel.protocol import codec
 from sentinel.protocol.commands import Reply
 from sentinel.protocol.ids import AttemptId, CheckpointId, CommandId, RunId

@@ -12,7 +12,7 @@ from typing import Any, Self
 
 @dataclass(frozen=True)
 class Received:
-    """One POST."""
+    """One POST; of a GET the body is empty."""
 
     key: str
     """Its header Idempotency-Key."""
@@ -37,6 +37,13 @@ class Receiver:
                 body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
                 with receiver._changed:
                     receiver.received.append(Received(self.headers["Idempotency-Key"], body))
+                    receiver._changed.notify_all()
+                self.send_response(next(receiver._statuses, 204))
+                self.end_headers()
+
+            def do_GET(self) -> None:
+                with receiver._changed:
+                    receiver.received.append(Received("", {}))
                     receiver._changed.notify_all()
                 self.send_response(next(receiver._statuses, 204))
                 self.end_headers()

@@ -53,8 +53,11 @@ def test_every_setting_is_shown_with_its_origin(monkeypatch: pytest.MonkeyPatch)
 def test_secrets_are_not_shown() -> None:
     """A database's password and a webhook's path are hidden, and the rest of the address is there."""
     settings = load(
-        database_url="postgresql+psycopg://sentinel:hunter2@db:5432/sentinel", webhook_url="https://hooks.example/T0/B0"
+        database_url="postgresql+psycopg://sentinel:hunter2@db:5432/sentinel",
+        webhook_url="https://hooks.example/T0/B0",
+        heartbeat_url="https://hc.example/uuid",
     )
+    assert value(settings, "heartbeat_url").value == "https://hc.example/***"
     assert value(settings, "database_url").value == "postgresql+psycopg://sentinel:***@db:5432/sentinel"
     assert value(settings, "webhook_url").value == "https://hooks.example/***"
     assert "hunter2" not in str(rows(settings))
@@ -165,3 +168,20 @@ def test_a_wrong_policy_is_refused_by_file_and_key(tmp_path: Path, text: str | N
         path.write_text(text)
     with pytest.raises(InvalidInput, match=rf"SENTINEL_POLICY_FILE: .*policy\.toml.*{problem}"):
         check(load(policy_file=path))
+
+
+def test_a_wrong_alerts_file_is_named_with_its_key(tmp_path: Path) -> None:
+    """The variable, the file and the key stand in the message; a file that others can read deserves a warning."""
+    path = tmp_path / "alerts.toml"
+    path.write_text('[[channels]]\nname = "ops"\nurll = "json://hooks.example"\n')
+    with pytest.raises(InvalidInput, match=r"SENTINEL_ALERTS_FILE: .*channels.0.urll: .*did you mean 'url'"):
+        check(load(alerts_file=path))
+    path.write_text('[[channels]]\nname = "ops"\nurl = "json://hooks.example"\n')
+    path.chmod(0o644)
+    assert "chmod 600" in check(load(alerts_file=path))[0]
+    path.chmod(0o600)
+    assert check(load(alerts_file=path)) == []
+    path.write_text('[[channels]]\nname = "ops"\nurl = "json://hooks.example"\nseverity = "warning"\n')
+    assert "the policy tells only from critical on" in check(load(alerts_file=path))[0]
+    with pytest.raises(InvalidInput, match=r"SENTINEL_ALERTS_FILE: .*absent.toml cannot be read"):
+        check(load(alerts_file=tmp_path / "absent.toml"))

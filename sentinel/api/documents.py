@@ -16,7 +16,7 @@ from sentinel.domain.decisions import Decision
 from sentinel.domain.findings import Finding
 from sentinel.domain.incidents import Incident
 from sentinel.domain.runs import Run
-from sentinel.protocol.ids import ActionId, AttemptId, RunId
+from sentinel.protocol.ids import ActionId, AttemptId, CheckpointId, IncidentId, RunId
 from sentinel.protocol.observations import AttemptEnded, AttemptStarted
 from sentinel.store.series import Bucket
 
@@ -144,6 +144,27 @@ class Point:
     grad_norm: float | None = None
 
 
+@dataclass(kw_only=True)
+class Request:
+    """What a person said or asked."""
+
+    sequence: int
+    at: float
+    """Unix seconds, by the daemon's clock."""
+    request: str
+    by: str
+    reason: str = ""
+
+
+@dataclass(kw_only=True)
+class FleetHold:
+    """What was last asked of all runs."""
+
+    is_held: bool
+    by: str
+    reason: str
+
+
 @dataclass(frozen=True, kw_only=True)
 class IncidentStory(RunIncident):
     """An incident with all that belongs to it."""
@@ -151,6 +172,8 @@ class IncidentStory(RunIncident):
     decisions: list[RunDecision]
     findings: list[RunFinding]
     actions: list[TakenAction]
+    requests: list[Request]
+    """What people said and asked about it, in order."""
     evidence: list[Point]
 
 
@@ -159,4 +182,16 @@ class Wish:
     """Who asks, and why."""
 
     by: str = ""
+    """The token's name where it does not say."""
     reason: str = ""
+    """At most 2,000 characters."""
+
+
+@dataclass(kw_only=True)
+class RollbackWish(Wish):
+    """Who asks to go back, why, and where to."""
+
+    checkpoint: CheckpointId | None = None
+    """A verified or known-good one of the run; else the newest good one from before every open fault."""
+    incident: IncidentId | None = None
+    """The open incident because of which; else the newest open one, or one of its own."""

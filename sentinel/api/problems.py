@@ -13,9 +13,10 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from sentinel.api.services import Json
-from sentinel.domain.errors import Conflict, InvalidInput, NotAuthorized, NotFound, StoreUnavailable
+from sentinel.domain.errors import Conflict, Forbidden, InvalidInput, NotAuthorized, NotFound, StoreUnavailable
 
 RETRY_AFTER_S: Final = 5
+PROBLEM_TYPE: Final = "application/problem+json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,12 +35,13 @@ class Problem:
 class ProblemResponse(Json):
     """A problem as an answer."""
 
-    media_type = "application/problem+json"
+    media_type = PROBLEM_TYPE
 
 
 REMEDIES: Final[Mapping[type[Exception], tuple[int, str]]] = {
     InvalidInput: (422, "Correct the field, /openapi.json describes it; nothing of this request was kept."),
-    NotAuthorized: (401, "Send the header Authorization: Bearer TOKEN with the token that the daemon was given."),
+    NotAuthorized: (401, "Send the header Authorization: Bearer TOKEN with a token of this daemon."),
+    Forbidden: (403, "Use a token of the role that the detail names: `sentinel tokens create NAME --role ROLE`."),
     NotFound: (404, "GET /v1/runs and GET /v1/incidents list what there is."),
     Conflict: (409, "The detail says what stands in the way."),
     StoreUnavailable: (503, "Send it again later: nothing of it was kept. The daemon's log has the cause."),

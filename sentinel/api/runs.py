@@ -10,7 +10,7 @@ from fastapi import APIRouter, Query, Response
 from pydantic import BaseModel, Field
 
 from sentinel.api import documents
-from sentinel.api.services import Json, Provided
+from sentinel.api.services import Json, Provided, RunName
 from sentinel.domain.errors import InvalidInput, NotFound
 from sentinel.pipeline.rollups import SERIES
 from sentinel.protocol.codec import parse, to_tree
@@ -45,14 +45,14 @@ def list_runs(services: Provided) -> Response:
 
 
 @router.get("/{run}", response_model=documents.RunStanding)
-def show_run(run: RunId, services: Provided) -> Response:
+def show_run(run: RunName, services: Provided) -> Response:
     """One run."""
     with services.database.reading() as connection:
         return Json(_standing(known_run(connection, run), decision_log.open_incidents(connection)))
 
 
 @router.get("/{run}/attempts", response_model=documents.Attempts)
-def list_attempts(run: RunId, services: Provided) -> Response:
+def list_attempts(run: RunName, services: Provided) -> Response:
     """The attempts of a run, oldest first."""
     attempts: dict[str, dict[str, Any]] = {}
     with services.database.reading() as connection:
@@ -66,7 +66,7 @@ def list_attempts(run: RunId, services: Provided) -> Response:
 
 
 @router.get("/{run}/decisions", response_model=documents.Decisions)
-def list_decisions(run: RunId, services: Provided, after: After = 0) -> Response:
+def list_decisions(run: RunName, services: Provided, after: After = 0) -> Response:
     """The decisions about a run in the order in which they were taken."""
     with services.database.reading() as connection:
         known_run(connection, run)
@@ -74,7 +74,7 @@ def list_decisions(run: RunId, services: Provided, after: After = 0) -> Response
 
 
 @router.get("/{run}/findings", response_model=documents.Findings)
-def list_findings(run: RunId, services: Provided, after: After = 0) -> Response:
+def list_findings(run: RunName, services: Provided, after: After = 0) -> Response:
     """What was found about a run, in order."""
     with services.database.reading() as connection:
         known_run(connection, run)
@@ -82,7 +82,7 @@ def list_findings(run: RunId, services: Provided, after: After = 0) -> Response:
 
 
 @router.get("/{run}/checkpoints", response_model=documents.Checkpoints)
-def list_checkpoints(run: RunId, services: Provided) -> Response:
+def list_checkpoints(run: RunName, services: Provided) -> Response:
     """The checkpoints of a run, newest step first, each with its state and why it is in it."""
     with services.database.reading() as connection:
         known_run(connection, run)
@@ -90,7 +90,7 @@ def list_checkpoints(run: RunId, services: Provided) -> Response:
 
 
 @router.get("/{run}/series", response_model=documents.Series)
-def read_numbers(run: RunId, services: Provided, query: Annotated[SeriesQuery, Query()]) -> Response:
+def read_numbers(run: RunName, services: Provided, query: Annotated[SeriesQuery, Query()]) -> Response:
     """Series of a run over its steps, few enough to draw; the minimum and maximum of each bucket keep the spikes."""
     names = _series_names(query.names)
     with services.database.reading() as connection:

@@ -8,10 +8,14 @@ from typing import Any, Final
 from fastapi import FastAPI
 from pydantic import TypeAdapter
 
-from sentinel.api.documents import Wish
+from sentinel.api import examples
+from sentinel.api.documents import RollbackWish, Wish
+from sentinel.api.problems import PROBLEM_TYPE
+from sentinel.protocol.decoding import SPELLED
 from sentinel.protocol.observations import SENDER_KINDS, ObservationBatch
 
-_BODIES: Final = (ObservationBatch, Wish)
+_NUMBER: Final = [{"type": "number"}, {"enum": list(SPELLED)}]
+_BODIES: Final = (ObservationBatch, Wish, RollbackWish)
 
 
 def takes(body: type) -> dict[str, Any]:
@@ -32,7 +36,38 @@ def describe(app: FastAPI) -> dict[str, Any]:
         described["required"] = ["kind", *described.get("required", [])]
     observations = [_reference(owner) for owner in SENDER_KINDS]
     schemas["ObservationBatch"]["properties"]["observations"]["items"] = {"anyOf": observations}
+    for wish in (Wish, RollbackWish):
+        schemas[wish.__name__]["additionalProperties"] = False
+    schema["components"]["schemas"] = _spelled(schemas)
+    for path, verbs in schema["paths"].items():
+        for verb, operation in verbs.items():
+            _complete(operation, verb, path)
     return schema
+
+
+def _complete(operation: dict[str, Any], verb: str, path: str) -> None:
+    """Gives an operation its examples, and its errors the media type that they have."""
+    for status, response in operation["responses"].items():
+        content = response.get("content", {})
+        if status != "503" and not status.startswith("2") and "application/json" in content:
+            content[PROBLEM_TYPE] = content.pop("application/json") | {"example": examples.PROBLEM}
+    answer = examples.ANSWERS[verb, path]
+    media_type = "text/plain" if isinstance(answer, str) else "application/json"
+    operation["responses"]["200"].setdefault("content", {}).setdefault(media_type, {})["example"] = answer
+    if "requestBody" in operation:
+        operation["requestBody"]["content"]["application/json"]["example"] = examples.REQUESTS[verb, path]
+    for parameter in operation.get("parameters", ()):
+        if parameter["in"] == "path":
+            parameter["example"] = examples.PARAMETERS[parameter["name"]]
+
+
+def _spelled(tree: Any) -> Any:
+    """A number may be one that JSON has no word for: it is spelled then."""
+    if isinstance(tree, dict):
+        if tree.get("type") == "number":
+            return {name: value for name, value in tree.items() if name != "type"} | {"anyOf": _NUMBER}
+        return {name: _spelled(value) for name, value in tree.items()}
+    return [_spelled(each) for each in tree] if isinstance(tree, list) else tree
 
 
 def _reference(owner: type) -> dict[str, str]:

@@ -5,12 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-from fastapi import Depends, Request, Response
+from fastapi import Depends, Path, Request, Response
 
+from sentinel.api.access import Access
 from sentinel.engine.writer import Writer
 from sentinel.metrics import Metrics
 from sentinel.protocol import codec
+from sentinel.protocol.ids import NAME_PATTERN, DecisionId, IncidentId, RunId
 from sentinel.store.session import Database
+
+_DERIVED = Path(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,199}$")
+RunName = Annotated[RunId, Path(pattern=NAME_PATTERN)]
+IncidentName = Annotated[IncidentId, _DERIVED]
+DecisionName = Annotated[DecisionId, _DERIVED]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,8 +27,8 @@ class Services:
     database: Database
     writer: Writer
     metrics: Metrics
-    token: str | None
-    """What callers must show; None lets everyone in."""
+    access: Access
+    """Who may ask for what."""
     public_url: str
 
 

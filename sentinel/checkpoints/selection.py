@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from sentinel.checkpoints.catalog import MARGIN_STEPS
 from sentinel.domain.checkpoints import Checkpoint, CheckpointState
 from sentinel.domain.decisions import PassedOver
+from sentinel.protocol.ids import CheckpointId
 
 _WHY_NOT: dict[CheckpointState, str] = {
     "reported": "not verified yet",
@@ -53,6 +54,24 @@ def select(checkpoints: Sequence[Checkpoint], onset_step: int) -> Selection:
         if each.state != "deleted" and (target is None or each.step > target.step)
     )
     return Selection(target=target, passed_over=passed_over, reason=reason)
+
+
+def named(checkpoints: Sequence[Checkpoint], checkpoint: CheckpointId) -> Selection:
+    """The checkpoint that a person names, if it can be gone back to.
+
+    Args:
+        checkpoints: all of the run.
+        checkpoint: the one that is wanted.
+    """
+    found = next((each for each in checkpoints if each.id == checkpoint), None)
+    if found is None:
+        return Selection(target=None, passed_over=(), reason=f"no checkpoint {checkpoint!r} of this run is known")
+    if found.state in ("known_good", "verified") and found.digest:
+        reason = f"the one that was named: step {found.step}, {found.state.replace('_', ' ')}"
+        return Selection(target=found, passed_over=(), reason=reason)
+    return Selection(
+        target=None, passed_over=(), reason=f"checkpoint {checkpoint!r} of step {found.step} is {_why_not(found)}"
+    )
 
 
 def _why_not(checkpoint: Checkpoint) -> str:

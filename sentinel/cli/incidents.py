@@ -7,6 +7,7 @@ from typing import Annotated, Final
 import typer
 from rich.table import Column, Table
 
+from sentinel.cli.asking import By, Reason
 from sentinel.cli.printing import AsJson, console, moment, print_decision, print_json
 from sentinel.client import DEFAULT_URL, Client, Url
 
@@ -21,12 +22,17 @@ def list_incidents(
     state: Annotated[
         str | None, typer.Option(help="Only in this state: open, mitigating, escalated, resolved.")
     ] = None,
+    severity: Annotated[str | None, typer.Option(help="Only of this severity: info, warning, critical.")] = None,
+    symptom: Annotated[str | None, typer.Option(help="Only with this symptom, such as loss_spike.")] = None,
+    node: Annotated[str | None, typer.Option(help="Only those that point at this machine.")] = None,
+    since: Annotated[str | None, typer.Option(help="Found then or later: 2026-11-21T14:00:00Z.")] = None,
     url: Url = DEFAULT_URL,
     as_json: AsJson = False,
 ) -> None:
     """List incidents, the newest first."""
+    wanted = {"run": run, "state": state, "severity": severity, "symptom": symptom, "node": node, "from": since}
     with Client(url) as client:
-        incidents = client.pages("/v1/incidents", "incidents", run=run, state=state)
+        incidents = client.pages("/v1/incidents", "incidents", **wanted)
     if as_json:
         print_json(incidents)
         return
@@ -73,8 +79,35 @@ def show_incident(incident: str, *, url: Url = DEFAULT_URL, as_json: AsJson = Fa
     console.print(f"began at step {found['onset_step']}, found at step {found['detected_step']}: {found['reason']}")
     for decision in found["decisions"]:
         print_decision(decision)
+    for request in found["requests"]:
+        said = f"  {request['by']}, {moment(request['at'])}: {request['request']} {request.get('reason', '')}"
+        console.print(said.rstrip(), highlight=False)
     for action in found["actions"]:
         console.print(f"  action {action['executor']}: {action['state']} {action['reason']}".rstrip(), highlight=False)
     console.print(f"cost: {found['lost_steps']} steps, {found['lost_s']:.1f} s", highlight=False)
     if found.get("resolution"):
         console.print(f"end: step {found['end_step']}, {found['resolution']}", highlight=False)
+
+
+@app.command()
+def acknowledge(incident: str, *, by: By, url: Url = DEFAULT_URL) -> None:
+    """Say that you look after an incident."""
+    _tell(incident, "acknowledge", url, by=by)
+
+
+@app.command()
+def annotate(incident: str, note: str, *, by: By, url: Url = DEFAULT_URL) -> None:
+    """Add a note to an incident."""
+    _tell(incident, "annotate", url, by=by, reason=note)
+
+
+@app.command()
+def resolve(incident: str, *, by: By, reason: Reason = "", url: Url = DEFAULT_URL) -> None:
+    """Settle an incident."""
+    _tell(incident, "resolve", url, by=by, reason=reason)
+
+
+def _tell(incident: str, verb: str, url: str, **wish: str) -> None:
+    with Client(url) as client:
+        state = client.post(f"/v1/incidents/{incident}/{verb}", **wish)["state"]
+    console.print(f"Incident {incident} is {state}.", highlight=False)

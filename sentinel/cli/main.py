@@ -7,7 +7,8 @@ from typing import Final
 
 import typer
 
-from sentinel.cli import config, database, incidents
+from sentinel.cli import config, database, incidents, tokens
+from sentinel.cli.asking import hold, release, rollback
 from sentinel.cli.collect import collect
 from sentinel.cli.decisions import decisions
 from sentinel.cli.demo import demo
@@ -32,10 +33,14 @@ app.command()(collect)
 app.command()(status)
 app.add_typer(incidents.app, name="incidents")
 app.command()(decisions)
+app.command()(hold)
+app.command()(release)
+app.command()(rollback)
 app.command()(replay)
 app.command("scan")(scan_command)
 app.add_typer(config.app, name="config")
 app.add_typer(database.app, name="database")
+app.add_typer(tokens.app, name="tokens")
 
 
 def main() -> None:

@@ -19,6 +19,10 @@ def serve(
     policy_file: Annotated[Path | None, typer.Option(help="TOML; by default the packaged policy.")] = None,
     token_file: Annotated[Path | None, typer.Option(help="Holds the bearer token that callers must show.")] = None,
     webhook_url: Annotated[str | None, typer.Option(help="Gets each alert as a JSON POST.")] = None,
+    alerts_file: Annotated[
+        Path | None, typer.Option(help="TOML: more channels for alerts, chosen by severity and run.")
+    ] = None,
+    heartbeat_url: Annotated[str | None, typer.Option(help="Is asked for each minute while the daemon works.")] = None,
 ) -> None:
     """Run the daemon. Each option is also an environment variable, SENTINEL_HOST and so on."""
     given = settings.load(
@@ -28,5 +32,7 @@ def serve(
         policy_file=policy_file,
         token_file=token_file,
         webhook_url=webhook_url,
+        alerts_file=alerts_file,
+        heartbeat_url=heartbeat_url,
     )
     run(given)

@@ -35,7 +35,7 @@ def status(*, url: Url = DEFAULT_URL, as_json: AsJson = False) -> None:
     )
     for run in runs:
         of = f" / {run['max_steps']}" if run.get("max_steps") else ""
-        phase = run["phase"] + (" (held)" if run.get("held_by") else "")
+        phase = run["phase"] + (" (held)" if run.get("held_by") or run.get("all_held_by") else "")
         table.add_row(
             run["run"],
             f"[{_STYLES.get(run['phase'], 'dim')}]{phase}[/]",

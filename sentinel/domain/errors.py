@@ -8,7 +8,8 @@ SentinelError
 ├── IllegalTransition    a bug: a state change that the table does not have
 ├── StoreUnavailable     the database cannot be used: why, and what to do
 ├── DriverUnavailable    a device cannot be read: why, and what to do
-└── NotAuthorized        a token is missing or wrong
+├── NotAuthorized        a token is missing or wrong
+└── Forbidden            the token is right, and its role may not do this
 """
 
 from __future__ import annotations
@@ -58,6 +59,10 @@ class StoreUnavailable(SentinelError):
 
 class DriverUnavailable(SentinelError):
     """Raised when an accelerator or its driver cannot be asked on this node."""
+
+
+class Forbidden(SentinelError):
+    """Raised when a caller is known and may not do what is asked; names the role that may."""
 
 
 class NotAuthorized(SentinelError):

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 from sentinel.domain.findings import Severity, Verdict
 from sentinel.domain.symptoms import doubts_checkpoints
@@ -20,6 +20,9 @@ from sentinel.protocol.ids import CheckpointId, IncidentId
 
 IncidentState = Literal["open", "mitigating", "resolved", "escalated"]
 IncidentEvent = Literal["mitigate", "fail", "recover", "recur", "escalate", "settle"]
+
+ASKED: Final = "operator_request"
+"""The symptom of an incident that a person saw and no detector."""
 
 TRANSITIONS: Mapping[tuple[IncidentState, IncidentEvent], IncidentState] = {
     ("open", "mitigate"): "mitigating",

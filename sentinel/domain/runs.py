@@ -31,6 +31,9 @@ class Run:
     held_by: str = ""
     """Who holds the run; empty when nobody does."""
     hold_reason: str = ""
+    all_held_by: str = ""
+    """Who holds all runs, this one with them; that hold and the run's own end apart."""
+    all_hold_reason: str = ""
     loss: float | None = None
     accumulate: int = 1
     host: str = ""
@@ -42,3 +45,13 @@ class Run:
     """When the attempt began, by its own clock."""
     last_at: float = 0.0
     """received_at of the newest word from a sender."""
+
+    @property
+    def hold(self) -> str:
+        """Who holds it and why, in words; empty when nothing does."""
+        own = _said("held by", self.held_by, self.hold_reason)
+        return own or _said("all runs are held by", self.all_held_by, self.all_hold_reason)
+
+
+def _said(words: str, by: str, reason: str) -> str:
+    return f"{words} {by}" + (f": {reason}" if reason else "") if by else ""

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Final
 
 from sentinel import clock
 from sentinel.domain.actions import Action
-from sentinel.domain.executor import Execution, Executor
+from sentinel.domain.executor import Execution, Executor, Route
 from sentinel.engine.writer import Writer
 from sentinel.protocol.ids import ActionId, RunId
 from sentinel.protocol.observations import ActionResult
-from sentinel.store import action_outbox
+from sentinel.store import alert_claims
+from sentinel.store.alert_claims import Claim
 
 log = logging.getLogger(__name__)
 
@@ -31,22 +33,24 @@ class Dispatcher:
 
     Args:
         writer: through which everything is written.
-        channels: each gets every alert.
+        routes: the channels, each with the alerts that it is for.
         tried: told (channel, "sent" or "failed") for each try, such as a metric.
     """
 
     def __init__(
         self,
         writer: Writer,
-        channels: Sequence[Executor],
+        routes: Sequence[Route],
         tried: Callable[[str, str], None] = lambda _channel, _outcome: None,
     ) -> None:
         self._writer = writer
-        self._channels = channels
+        self._routes = routes
         self._tried = tried
         self._reached: dict[ActionId, set[str]] = {}
         """Channels that have an alert already, while others are still tried."""
         self._ending = False
+        self.looked_at = clock.monotonic()
+        """Monotonic clock when the outbox was last looked into to its end."""
 
     def stop(self) -> None:
         """Sends no more; what was claimed and not sent is due again after its wait."""
@@ -58,18 +62,20 @@ class Dispatcher:
         Raises:
             StoreUnavailable: the outbox cannot be read or written; nothing was sent.
         """
-        due = self._writer.write(lambda connection: action_outbox.claim_due(connection, "alert", at=clock.now()))
+        due = self._writer.write(lambda connection: alert_claims.claim_due(connection, at=clock.now()))
         settled = 0
-        for action, tries in due.result(ANSWER_WITHIN_S):
+        for claim in due.result(ANSWER_WITHIN_S):
             if self._ending:
                 break
-            tried = [self._try(channel, action) for channel in self._channels]
+            tried = [self._try(each.channel, told) for each in self._routes if (told := _together(each, claim))]
             failures = [each for each in tried if not each.done]
-            if failures and any(each.retryable for each in failures) and tries < MOST_TRIES:
+            if failures and any(each.retryable for each in failures) and claim.tries < MOST_TRIES:
                 continue
-            self._reached.pop(action.id, None)
-            self._settle(action, failures)
-            settled += 1
+            self._reached.pop(claim.id, None)
+            for action in claim.alerts:
+                self._settle(action, failures)
+            settled += len(claim.alerts)
+        self.looked_at = clock.monotonic()
         return settled
 
     def _try(self, channel: Executor, action: Action) -> Execution:
@@ -97,3 +103,12 @@ class Dispatcher:
         )
         run = RunId(action.payload["run"])
         self._writer.tell(run, lambda _stream: outcome).result(ANSWER_WITHIN_S)
+
+
+def _together(route: Route, claim: Claim) -> Action | None:
+    """One action for the claimed alerts that are for this channel; None if none is."""
+    taken = [each for each in claim.alerts if route.takes(each)]
+    if len(taken) < 2:
+        return replace(taken[0], id=claim.id) if taken else None
+    payload = {**taken[0].payload, "group": [dict(each.payload) for each in taken]}
+    return replace(taken[0], id=claim.id, payload=payload)

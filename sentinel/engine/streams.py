@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from sentinel import clock
 from sentinel.domain.log_entry import LogEntry
@@ -11,8 +12,9 @@ from sentinel.pipeline.outcome import Outcome
 from sentinel.pipeline.pipeline import VERSION, Pipeline
 from sentinel.protocol.codec import dumps
 from sentinel.protocol.ids import AttemptId, RunId, SenderId
-from sentinel.protocol.observations import Observation, PipelineStarted, PolicyChanged
+from sentinel.protocol.observations import Observation, OperatorRequest, PipelineStarted, PolicyChanged
 from sentinel.store import action_outbox, decision_log, observation_log
+from sentinel.store.fleet_hold import FleetHold
 from sentinel.store.observation_log import StoredEntry
 from sentinel.store.session import Connection
 
@@ -78,6 +80,16 @@ class Stream:
         if self.pipeline.policy_text != policy:
             told.append(self.tell(PolicyChanged(at=received_at, policy=policy), received_at=received_at))
         return told
+
+    def follow(self, hold: FleetHold, *, received_at: float) -> list[Advanced]:
+        """Notes in the log that all runs are held, or released, unless the run knows."""
+        run = self.pipeline.run
+        known = FleetHold(is_held=bool(run.all_held_by), by=run.all_held_by, reason=run.all_hold_reason)
+        if hold == known or not (hold.is_held or known.is_held):
+            return []
+        request: Literal["hold", "release"] = "hold" if hold.is_held else "release"
+        wish = OperatorRequest(at=received_at, request=request, fleet=True, by=hold.by, reason=hold.reason)
+        return [self.tell(wish, received_at=received_at)]
 
     def take_number(self, attempt: AttemptId, sender: SenderId, counter: int) -> bool:
         """Whether the sender's observation ``counter`` is new; if so, it is noted as heard."""

@@ -12,15 +12,17 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, TypeVar
 
 from sentinel import clock
 from sentinel.domain.errors import StoreUnavailable
 from sentinel.engine.streams import Advanced, Stream
+from sentinel.engine.witness import Witness
 from sentinel.protocol.commands import Reply
 from sentinel.protocol.ids import RunId
 from sentinel.protocol.observations import ObservationBatch, Tick
-from sentinel.store import action_outbox
+from sentinel.store import action_outbox, fleet_hold
+from sentinel.store.fleet_hold import FleetHold
 from sentinel.store.lease import Lease, LeaseLost
 from sentinel.store.session import Connection, Database
 
@@ -32,13 +34,6 @@ GAP_S: Final = 15.0
 """Ticks come every 5 s: after a longer pause between two of them the daemon has not listened."""
 STANDS_BY: Final = "this daemon stands by, another one writes: send it there, or again until this one has taken over"
 Answer = TypeVar("Answer")
-
-
-class Witness(Protocol):
-    """Whoever wants to know what was committed, such as metrics; called on the writer's thread after the commit."""
-
-    def committed(self, stream: Stream, advanced: Sequence[Advanced]) -> None:
-        """Entries of one run are durable."""
 
 
 @dataclass(slots=True)
@@ -175,6 +170,16 @@ class Writer:
                 stream.heard_at = now
                 transaction.note(run, transaction.stream(run).begin(self._policy, received_at=clock.now()))
 
+    def hold_all(self, hold: FleetHold) -> Future[None]:
+        """Holds or releases all runs: those in memory are told at once, each other one when it is taken up."""
+
+        def work(transaction: _Transaction) -> None:
+            fleet_hold.put(transaction.connection, hold, at=clock.now())
+            for run in list(self._streams):
+                transaction.note(run, transaction.stream(run).follow(hold, received_at=clock.now()))
+
+        return self._submit(work)
+
     def write(self, work: Callable[[Connection], Answer]) -> Future[Answer]:
         """Runs ``work`` in the next transaction."""
         return self._submit(lambda transaction: work(transaction.connection))
@@ -227,7 +232,9 @@ class Writer:
             touched.add(run)
             if run not in self._streams:
                 self._streams[run] = Stream(connection, run)
-                begun[run] = self._streams[run].begin(self._policy, received_at=clock.now())
+                at, hold = clock.now(), fleet_hold.read(connection)
+                begun[run] = self._streams[run].begin(self._policy, received_at=at)
+                begun[run] += self._streams[run].follow(hold, received_at=at)
             return self._streams[run]
 
         transaction = _Transaction(connection, stream)

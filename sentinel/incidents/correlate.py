@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from sentinel.domain.findings import Finding
-from sentinel.domain.incidents import Incident
+from sentinel.domain.incidents import ASKED, Incident
 from sentinel.domain.symptoms import concern
 
 FLICKER_STEPS: Final = 16
@@ -27,8 +27,8 @@ def incident_of(finding: Finding, incidents: Iterable[Incident]) -> Incident | N
 
     Onsets decide: an open incident takes what began before it was seen or soon after, a resolved one what began before
     it ended. What began later, such as NaN long after a spike, is a fault of its own: what was decided about the one
-    does not cover the other. A note reopens nothing. Findings of another concern are never part of it: NaN in the midst
-    of slow steps has a cause, and a cure, of its own.
+    does not cover the other. A note reopens nothing, and what a person asked for is over when it is done. Findings of
+    another concern are never part of it: NaN in the midst of slow steps has a cause, and a cure, of its own.
     """
     about = concern(finding.symptom)
     of_subject = [each for each in incidents if each.subject == finding.subject and concern(each.symptom) == about]
@@ -39,7 +39,7 @@ def incident_of(finding: Finding, incidents: Iterable[Incident]) -> Incident | N
         return None
     for incident in reversed(of_subject):
         ended = incident.end_step
-        if ended is None or finding.step < ended:
+        if ended is None or finding.step < ended or incident.symptoms == (ASKED,):
             continue
         passed = max(FLICKER_STEPS, int(FLICKER_RATIO * (ended - incident.onset_step)))
         within = passed if incident.verdict == "benign" else REOPEN_STEPS

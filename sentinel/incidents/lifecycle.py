@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
 from sentinel.domain.findings import Finding, worse
-from sentinel.domain.incidents import TRANSITIONS, Incident, IncidentEvent
+from sentinel.domain.incidents import ASKED, TRANSITIONS, Incident, IncidentEvent
 from sentinel.domain.log_entry import LogEntry
 from sentinel.domain.transitions import next_state
 from sentinel.incidents.correlate import incident_of
@@ -31,6 +31,7 @@ Change = Literal[
     "restarted",
     "settled by a person",
     "reconsidered",
+    "asked for by a person",
 ]
 
 
@@ -150,6 +151,24 @@ class Incidents:
         )
         event: IncidentEvent = "settle" if change == "settled by a person" else "recover"
         return self._change(incident, change, reason, entry, event=event)
+
+    def asked(self, reason: str, entry: LogEntry, *, segment: int, step: int) -> IncidentChange:
+        """A person asks for something, and no open incident is the cause: the request is one of its own."""
+        finding = Finding(
+            detector="person",
+            symptom=ASKED,
+            phase="began",
+            severity="info",
+            verdict="undecided",
+            onset_step=step,
+            step=step,
+            reason=reason,
+        )
+        return self.speak_of(self._open(finding, entry, segment=segment).incident, reason)
+
+    def speak_of(self, incident: Incident, reason: str) -> IncidentChange:
+        """A person asks for something because of an open incident."""
+        return IncidentChange(incident=incident, change="asked for by a person", reason=reason)
 
     def acknowledge(self, incident: Incident, by: str) -> Incident:
         """Somebody looks after it."""

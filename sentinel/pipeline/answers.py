@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Final
 
 from sentinel.domain.actions import ActionChange, ActionEvent
+from sentinel.domain.incidents import ASKED
 from sentinel.domain.log_entry import LogEntry
 from sentinel.pipeline.outcome import Outcome
 from sentinel.pipeline.parts import Parts
@@ -52,7 +53,12 @@ def order_failed(parts: Parts, entry: LogEntry, change: ActionChange, outcome: O
         return
     outcome.action_changes.append(change)
     incident = parts.incidents.get(order.incident)
-    if incident is not None and incident.state == "mitigating":
+    if incident is None or incident.state != "mitigating":
+        return
+    if incident.symptoms == (ASKED,):  # nobody claims a fault: whoever asked may ask again
+        over = parts.incidents.resolve(incident, "action failed", change.reason, step=parts.run.step, entry=entry)
+        parts.deciding.decide(over, parts.run, entry, outcome)
+    else:
         failure = parts.incidents.failed(incident, "action failed", change.reason, entry)
         parts.deciding.decide(failure, parts.run, entry, outcome)
 

@@ -10,6 +10,7 @@ from sentinel.checkpoints.catalog import MARGIN_STEPS, Catalog
 from sentinel.checkpoints.selection import Selection, select
 from sentinel.domain.actions import Action, ActionChange
 from sentinel.domain.decisions import Decision, Rung
+from sentinel.domain.findings import Severity
 from sentinel.domain.incidents import Incident
 from sentinel.domain.log_entry import LogEntry
 from sentinel.domain.runs import Run
@@ -47,6 +48,7 @@ class DecidingState:
     """Incidents whose decision a limit withheld, to be asked again when it is lifted."""
     failed_orders: dict[IncidentId, int] = field(default_factory=dict)
     told: dict[IncidentId, AlertStatus] = field(default_factory=dict)
+    told_severity: dict[IncidentId, Severity] = field(default_factory=dict)
     rollback_steps: list[int] = field(default_factory=list)
     worked_steps: int = 0
     would_have: dict[IncidentId, int] = field(default_factory=dict)
@@ -87,6 +89,20 @@ class Deciding:
             choice = self._once(choice, incident, run)
         if choice.refused is not None and choice.refused.passes:
             self.state.waiting[incident.id] = choice.refused.kind
+        self.conclude(change, choice, selection=selection, run=run, entry=entry, outcome=outcome)
+
+    def conclude(
+        self,
+        change: IncidentChange,
+        choice: Choice,
+        *,
+        selection: Selection,
+        run: Run,
+        entry: LogEntry,
+        outcome: Outcome,
+    ) -> None:
+        """Records a choice as the decision about a changed incident, and plans what follows from it."""
+        incident = change.incident
         target = selection.target if choice.rung == "rollback" else None
         action: Action | None = None
         if target is not None and choice.outcome == "ordered":
@@ -133,6 +149,7 @@ class Deciding:
             self.withdraw("the incident is settled", outcome, incident=incident.id)
             self.state.failed_orders.pop(incident.id, None)
             self.state.told.pop(incident.id, None)
+            self.state.told_severity.pop(incident.id, None)
             self.state.would_have.pop(incident.id, None)
 
     def lifted(self, run: Run, entry: LogEntry) -> Iterator[Incident]:
@@ -175,16 +192,21 @@ class Deciding:
             return Choice(rule=rule, rung=rung, outcome="nothing", reason=change.reason)
         if change.change == "below its path":  # another checkpoint would see the same data again
             return Choice(rule=policy.rule_for(incident), rung="escalate", outcome="ordered", reason=change.reason)
-        situation = Situation(
+        return decide(incident, self.situation(run, entry, selection, incident=incident.id))
+
+    def situation(
+        self, run: Run, entry: LogEntry, selection: Selection, *, incident: IncidentId | None = None
+    ) -> Situation:
+        """All that limits look at."""
+        return Situation(
             run=run,
-            policy=policy,
+            policy=self.policy,
             selection=selection,
             backlog=_is_history(run, entry),
             rollback_steps=self.state.rollback_steps,
-            failed_orders=self.state.failed_orders.get(incident.id, 0),
+            failed_orders=0 if incident is None else self.state.failed_orders.get(incident, 0),
             worked_steps=self.state.worked_steps,
         )
-        return decide(incident, situation)
 
     def _once(self, choice: Choice, incident: Incident, run: Run) -> Choice:
         """One incident is set back once: with it done, the rest would not have been."""
@@ -202,7 +224,7 @@ class Deciding:
 
     def _is_lifted(self, kind: RefusalKind, incident: Incident, run: Run, entry: LogEntry) -> bool:
         if kind == "hold":
-            return not run.held_by
+            return not run.hold
         if kind == "backlog":
             return not _is_history(run, entry)
         if kind == "cooldown":
@@ -215,7 +237,10 @@ class Deciding:
         if alert is not None:
             self.state.told[incident.id] = alert.status
             number = len(outcome.actions)
-            outcome.actions.append(alert_action(incident, decision, entry, alert, number=number))
+            before = self.state.told_severity.get(incident.id, incident.severity)
+            self.state.told_severity[incident.id] = incident.severity
+            action = alert_action(incident, decision, entry, alert, number=number, told_severity=before)
+            outcome.actions.append(action)
         if incident.severity != "info" and not entry.backlog:
             self.state.notice_count += 1
             notice = notice_of(incident, decision, sequence=self.state.notice_count)

@@ -23,6 +23,8 @@ class RunState:
 
     run: Run = field(default_factory=Run)
     attempts: list[AttemptId] = field(default_factory=list)
+    asked: list[str] = field(default_factory=list)
+    """Keys of the newest requests of people: told again they are known."""
 
 
 class Parts:

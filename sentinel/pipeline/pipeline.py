@@ -84,6 +84,10 @@ class Pipeline:
         orders = self._parts.deciding.state.orders.values()
         return tuple(order.command for order in orders) if attempt == self.run.attempt else ()
 
+    def knows_request(self, key: str) -> bool:
+        """Whether a person's request of this key was taken before."""
+        return key in self._parts.state.asked
+
     def releasable(self) -> tuple[CheckpointId, ...]:
         """Checkpoints whose pins the agent may let go."""
         return releasable(self._parts.catalog.checkpoints)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 from sentinel.domain.decisions import Decision
 from sentinel.domain.findings import SEVERITIES
-from sentinel.domain.incidents import Incident
+from sentinel.domain.incidents import ASKED, Incident
 from sentinel.policy.rules import Alerts
 
 AlertStatus = Literal["firing", "escalated", "resolved"]
+OF_TRAINING: Final = frozenset({"nonfinite", "loss_spike", "divergence", "loss_drop", "dead_training", ASKED})
+"""Symptoms that a run has by itself, as it has those of its gradient: such an alert goes at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,6 +21,16 @@ class Announcement:
 
     status: AlertStatus
     why: str
+
+
+def shared_cause(incident: Incident, status: AlertStatus) -> str:
+    """Under which word alerts of several runs may be one message; empty if this one goes alone.
+
+    A switch, a file system or a rack that fails is seen by every run on it, on nodes of its own, as a hang here and a
+    lost node there. So what may come from outside a run waits some seconds for company of its status and severity.
+    """
+    is_own = any(symptom in OF_TRAINING or symptom.startswith("gradient") for symptom in incident.symptoms)
+    return "" if is_own else f"{status} {incident.severity}"
 
 
 def announcement(

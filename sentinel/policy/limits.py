@@ -14,7 +14,16 @@ FAILED_ORDERS: Final = 3
 """So many broken checkpoints or refusals running are no accident: a person is asked."""
 
 RefusalKind = Literal[
-    "hold", "backlog", "attempt_over", "no_rollback", "failures", "cooldown", "budget", "no_checkpoint", "observe"
+    "hold",
+    "backlog",
+    "attempt_over",
+    "no_rollback",
+    "failures",
+    "cooldown",
+    "budget",
+    "no_checkpoint",
+    "under_way",
+    "observe",
 ]
 
 
@@ -48,9 +57,13 @@ class Refusal:
         return self.kind in ("hold", "backlog", "cooldown", "no_checkpoint")
 
 
-def refusal(situation: Situation) -> Refusal | None:
-    """The first limit that refuses a rollback; None if none does."""
-    for limit in _LIMITS:
+def refusal(situation: Situation, *, asked_by_person: bool = False) -> Refusal | None:
+    """The first limit that refuses a rollback; None if none does.
+
+    A person who asks for one knows more than a cooldown, a budget or the policy's mode; neither a hold nor the agent's
+    own mode gives way.
+    """
+    for limit in _LIMITS_OF_PEOPLE if asked_by_person else _LIMITS:
         refused = limit(situation)
         if refused is not None:
             return refused
@@ -58,10 +71,8 @@ def refusal(situation: Situation) -> Refusal | None:
 
 
 def _hold(situation: Situation) -> Refusal | None:
-    run = situation.run
-    if not run.held_by:
-        return None
-    return Refusal(kind="hold", reason=f"held by {run.held_by}" + (f": {run.hold_reason}" if run.hold_reason else ""))
+    hold = situation.run.hold
+    return Refusal(kind="hold", reason=hold) if hold else None
 
 
 def _backlog(situation: Situation) -> Refusal | None:
@@ -116,10 +127,13 @@ def _no_checkpoint(situation: Situation) -> Refusal | None:
 
 
 def _observe(situation: Situation) -> Refusal | None:
-    if situation.run.mode == "act" and situation.policy.mode == "act":
-        return None
-    who = "the agent" if situation.run.mode != "act" else "the policy"
-    return Refusal(kind="observe", reason=f"{who} only observes")
+    if situation.policy.mode == "act":
+        return _agent_observes(situation)
+    return _agent_observes(situation) or Refusal(kind="observe", reason="the policy only observes")
+
+
+def _agent_observes(situation: Situation) -> Refusal | None:
+    return None if situation.run.mode == "act" else Refusal(kind="observe", reason="the agent only observes")
 
 
 _LIMITS: Sequence[Callable[[Situation], Refusal | None]] = (
@@ -132,4 +146,12 @@ _LIMITS: Sequence[Callable[[Situation], Refusal | None]] = (
     _budget,
     _no_checkpoint,
     _observe,  # last, so that "would have" says what would really have been done
+)
+_LIMITS_OF_PEOPLE: Sequence[Callable[[Situation], Refusal | None]] = (
+    _hold,
+    _backlog,
+    _attempt_over,
+    _no_rollback,
+    _agent_observes,
+    _no_checkpoint,
 )

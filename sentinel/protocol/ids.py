@@ -15,7 +15,8 @@ ActionId = NewType("ActionId", str)
 CommandId = NewType("CommandId", str)
 
 NAME_RULE: Final = "1 to 128 of the characters A-Z a-z 0-9 . _ - and a letter or digit first"
-_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+NAME_PATTERN: Final = "^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$"
+_NAME: Final = re.compile(NAME_PATTERN)
 
 
 def is_name(text: str) -> bool:

@@ -154,14 +154,21 @@ class PolicyChanged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorRequest:
-    """A person holds the run (nothing is done to it), releases it, or settles an incident."""
+    """A person holds the run (nothing is done to it), releases it, asks for a rollback, or speaks of an incident."""
 
     kind: ClassVar[str] = "operator_request"
     at: float
-    request: Literal["hold", "release", "acknowledge", "resolve"]
+    request: Literal["hold", "release", "roll_back", "acknowledge", "annotate", "resolve"]
     incident: IncidentId | None = None
+    checkpoint: CheckpointId | None = None
+    """Where to go back to; the newest good one where none is named."""
+    fleet: bool = False
+    """Whether all runs are held or released, and this one with them."""
     by: str = ""
     reason: str = ""
+    """Why; of an annotation, what is to be known."""
+    key: str = ""
+    """Names the request: told again under the same name it is the same one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

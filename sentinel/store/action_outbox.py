@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from sqlalchemy import Connection, RowMapping, insert, or_, select, update
+from sqlalchemy import Connection, RowMapping, insert, select, update
 
-from sentinel.domain.actions import SETTLED, TRANSITIONS, Action, ActionChange, Executor
+from sentinel.domain.actions import SETTLED, TRANSITIONS, Action, ActionChange
 from sentinel.domain.transitions import next_state
 from sentinel.protocol.codec import dumps, parse
 from sentinel.protocol.ids import ActionId, IncidentId, RunId
-from sentinel.store.tables import actions
+from sentinel.store.tables import actions, incidents
 
 RETRY_FIRST_S: Final = 5.0
 RETRY_LONGEST_S: Final = 300.0
+COMPANY_WAIT_S: Final = 10.0
+"""So long an alert whose cause may be shared waits for others: detectors of hangs and lost nodes take minutes."""
 
 
 def plan(connection: Connection, run: RunId, planned: Sequence[Action], *, at: float) -> None:
@@ -28,9 +30,11 @@ def plan(connection: Connection, run: RunId, planned: Sequence[Action], *, at: f
             "state": "planned",
             "reason": "",
             "tries": 0,
-            "due_at": at,
+            "due_at": at + (COMPANY_WAIT_S if action.payload.get("shared_cause") else 0.0),
             "planned_at": at,
             "changed_at": at,
+            "topic": action.payload.get("shared_cause", ""),
+            "batch": "",
             "document": dumps(dict(action.payload)),
         }
         for action in planned
@@ -60,26 +64,16 @@ def claim_orders(connection: Connection, run: RunId, *, at: float) -> None:
     )
 
 
-def claim_due(connection: Connection, executor: Executor, *, at: float, limit: int = 20) -> list[tuple[Action, int]]:
-    """Claims unsettled actions that are due; each with its number of tries, this one included.
-
-    What nobody answers for is due again after a wait that doubles. What seems due later than after the longest wait was
-    planned by a clock that has been set back since.
-    """
-    is_due = or_(actions.c.due_at <= at, actions.c.due_at > at + RETRY_LONGEST_S)
+def standing_alerts(connection: Connection) -> list[Action]:
+    """What people were last told of each incident that is open, as far as it has been tried."""
     query = (
         select(actions)
-        .where(actions.c.executor == executor, actions.c.state.in_(("planned", "claimed")), is_due)
-        .order_by(actions.c.due_at, actions.c.id)
-        .limit(limit)
+        .join(incidents, incidents.c.id == actions.c.incident)
+        .where(incidents.c.state != "resolved", actions.c.executor == "alert", actions.c.state != "planned")
+        .order_by(actions.c.planned_at, actions.c.id)
     )
-    claimed = []
-    for row in connection.execute(query).mappings().all():
-        wait = min(RETRY_LONGEST_S, RETRY_FIRST_S * 2.0 ** row["tries"])
-        values = {"state": "claimed", "tries": row["tries"] + 1, "due_at": at + wait, "changed_at": at}
-        connection.execute(update(actions).where(actions.c.id == row["id"]).values(**values))
-        claimed.append((_action(row), row["tries"] + 1))
-    return claimed
+    newest = {row["incident"]: row for row in connection.execute(query).mappings()}
+    return [action_of(row) for row in newest.values() if parse(row["document"])["status"] != "resolved"]
 
 
 def of_incident(connection: Connection, incident: IncidentId) -> list[dict[str, Any]]:
@@ -100,7 +94,8 @@ def of_incident(connection: Connection, incident: IncidentId) -> list[dict[str, 
     ]
 
 
-def _action(row: RowMapping) -> Action:
+def action_of(row: RowMapping) -> Action:
+    """The action that a row holds."""
     return Action(
         id=ActionId(row["id"]),
         incident=IncidentId(row["incident"]),

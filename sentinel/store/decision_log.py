@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
-from typing import Any
+from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, RowMapping, Select, and_, insert, or_, select
+from sqlalchemy import ColumnElement, Connection, RowMapping, Select, insert, select, tuple_
 
 from sentinel.domain.log_entry import LogEntry
 from sentinel.domain.runs import Run
@@ -18,6 +20,22 @@ from sentinel.store.writing import upsert
 
 Document = dict[str, Any]
 """A stored JSON text, parsed; floats that are not finite are spelled as text."""
+NODE_SHOWN: Final = 128
+"""Characters of a node's name that incidents are found by: what a sender calls itself must not overflow an index."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IncidentFilter:
+    """Which incidents are wanted beside a run's or a state's: those that fit everything that is given."""
+
+    severity: str | None = None
+    symptom: str | None = None
+    """Any of an incident's."""
+    node: str | None = None
+    first_at: float | None = None
+    """Detected then or later, Unix seconds."""
+    until_at: float | None = None
+    """Detected before then."""
 
 
 def put_outcome(connection: Connection, entry: LogEntry, outcome: Outcome) -> None:
@@ -67,20 +85,20 @@ def incident_documents(
     *,
     run: RunId | None = None,
     state: str | None = None,
+    wanted: IncidentFilter | None = None,
     before: tuple[float, str] | None = None,
     limit: int = 100,
 ) -> list[Document]:
     """Incidents, newest first; ``before`` is (detected_at, id) of the last one of the page before."""
     query: Select[Any] = select(incidents).order_by(incidents.c.detected_at.desc(), incidents.c.id.desc()).limit(limit)
-    wanted: list[ColumnElement[bool]] = []
+    conditions = _conditions(wanted or IncidentFilter())
     if run is not None:
-        wanted.append(incidents.c.run == run)
+        conditions.append(incidents.c.run == run)
     if state is not None:
-        wanted.append(incidents.c.state == state)
+        conditions.append(incidents.c.state == state)
     if before is not None:
-        at, identity = before
-        wanted.append(or_(incidents.c.detected_at < at, and_(incidents.c.detected_at == at, incidents.c.id < identity)))
-    return [_incident(row) for row in connection.execute(query.where(*wanted)).mappings()]
+        conditions.append(tuple_(incidents.c.detected_at, incidents.c.id) < tuple_(*before))
+    return [_incident(row) for row in connection.execute(query.where(*conditions)).mappings()]
 
 
 def incident_document(connection: Connection, incident: IncidentId) -> Document | None:
@@ -140,6 +158,19 @@ def _incident(row: RowMapping) -> Document:
     return {"run": row["run"], **parse(row["document"])}
 
 
+def _conditions(wanted: IncidentFilter) -> list[ColumnElement[bool]]:
+    column = incidents.c
+    conditions: dict[str, Callable[[Any], ColumnElement[bool]]] = {
+        "severity": lambda severity: column.severity == severity,
+        "symptom": lambda symptom: column.symptoms.contains(f" {symptom} ", autoescape=True),
+        "node": lambda node: column.node == node[:NODE_SHOWN],
+        "first_at": lambda at: column.detected_at >= at,
+        "until_at": lambda at: column.detected_at < at,
+    }
+    given = {name: getattr(wanted, name) for name in conditions}
+    return [conditions[name](value) for name, value in given.items() if value is not None]
+
+
 def _put_findings(connection: Connection, entry: LogEntry, outcome: Outcome) -> None:
     rows = [
         {
@@ -169,6 +200,8 @@ def _put_incidents(connection: Connection, entry: LogEntry, outcome: Outcome) ->
             "state": incident.state,
             "severity": incident.severity,
             "symptom": incident.symptom,
+            "symptoms": f" {' '.join(incident.symptoms)} ",
+            "node": incident.node[:NODE_SHOWN],
             "document": dumps(incident),
         }
         for incident in newest.values()

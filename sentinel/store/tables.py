@@ -96,10 +96,16 @@ incidents = Table(
     Column("state", String(16), nullable=False),
     Column("severity", String(16), nullable=False),
     Column("symptom", String(64), nullable=False),
+    Column("symptoms", Text, nullable=False),
+    Column("node", _NAME, nullable=False),
     Column("document", Text, nullable=False),
     Index(None, "run", "opened_sequence"),
+    Index(None, "run", "detected_at", "id"),
+    Index(None, "node", "detected_at", "id"),
+    Index(None, "detected_at", "id"),
     Index(None, "state", "detected_at"),
 )
+"""``symptoms`` are all of an incident's, each between blanks; a page reads as many rows as it shows, newest first."""
 
 decisions = Table(
     "decisions",
@@ -129,9 +135,13 @@ actions = Table(
     Column("due_at", Double, nullable=False),
     Column("planned_at", Double, nullable=False),
     Column("changed_at", Double, nullable=False),
+    Column("topic", String(64), nullable=False),
+    Column("batch", _ID, nullable=False),
     Column("document", Text, nullable=False),
     Index(None, "executor", "state", "due_at"),
     Index(None, "incident"),
+    Index(None, "topic", "planned_at"),
+    Index(None, "batch"),
 )
 """The outbox: written in the transaction of the decision, so that no decision is without its action."""
 
@@ -178,6 +188,37 @@ rollups = Table(
     Column("last", Double),
     PrimaryKeyConstraint("run", "series", "level", "first_sequence"),
 )
+
+tokens = Table(
+    "tokens",
+    metadata,
+    Column("name", _NAME, primary_key=True),
+    Column("role", String(16), nullable=False),
+    Column("runs", Text, nullable=False),
+    Column("hash", String(64), nullable=False),
+    Column("created_at", Double, nullable=False),
+    Column("revoked_at", Double),
+)
+"""What callers show, hashed: see store/tokens.py."""
+
+holds = Table(
+    "holds",
+    metadata,
+    Column("name", String(32), primary_key=True),
+    Column("is_held", Boolean, nullable=False),
+    Column("by", Text, nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("at", Double, nullable=False),
+)
+"""The hold of all runs, of those too that are not known yet: see store/fleet_hold.py."""
+
+heartbeats = Table(
+    "heartbeats",
+    metadata,
+    Column("name", String(32), primary_key=True),
+    Column("at", Double, nullable=False),
+)
+"""Written to prove that it can be: a transaction without a change would succeed on a full disk."""
 
 leases = Table(
     "leases",

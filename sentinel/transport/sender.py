@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import http.client
 import random
+import re
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -34,6 +35,7 @@ FIRST_BACK_OFF_S: Final = 0.25
 LONGEST_BACK_OFF_S: Final = 30.0
 REFUSED_FOR_GOOD: Final = frozenset({400, 409, 413, 422})
 """The same batch would be refused again. Everything else may pass: 401 and 403 once the token is mended."""
+FIELD: Final = re.compile(r"observations\[(\d{1,9})\]")
 PROBLEM: Final = "application/problem+json"
 """The type of a refusal in the daemon's own words. Others may refuse what was garbled on its way, except by 413."""
 
@@ -88,6 +90,7 @@ class Sender:
         self._random = random.Random()  # our own: the training's global generator must not notice us
         self._retry_at = 0.0
         self._notices_after = 0
+        self._limit = BATCH_LIMIT
         self._dropped_total = 0
         self.problem: str | None = None
         """Why the last exchange failed; None after one that did not."""
@@ -145,7 +148,10 @@ class Sender:
             self._failed(f"{type(error).__name__}: {error}")
             return None
         if status != 200:
-            self._refused(batch, f"HTTP {status}: {body[:500].decode('utf-8', 'replace')}", is_final=is_final)
+            problem = f"HTTP {status}: {body[:500].decode('utf-8', 'replace')}"
+            if is_final:
+                self._refused(len(batch), _sound(status, body, len(batch)))
+            self._failed(problem)
             return None
         try:
             reply = codec.decode_reply(codec.parse(body))
@@ -175,8 +181,8 @@ class Sender:
 
     def _next_batch(self) -> Sequence[Kept]:
         """The oldest waiting observations, with numbers that follow each other: history or news, never both."""
-        oldest = [] if self._spool is None else self._spool.oldest(BATCH_LIMIT)
-        waiting = oldest or list(islice(self._pending, BATCH_LIMIT))
+        oldest = [] if self._spool is None else self._spool.oldest(self._limit)
+        waiting = oldest or list(islice(self._pending, self._limit))
         return list(takewhile(lambda each: self._is_old(each) is self._is_old(waiting[0]), waiting))
 
     def _is_old(self, kept: Kept) -> bool:
@@ -222,12 +228,18 @@ class Sender:
         self._settle(len(batch))
         self.delivered_total += len(batch)
         self.problem, self._failures, self._retry_at = None, 0, 0.0
+        self._limit = min(BATCH_LIMIT, 2 * self._limit)
 
-    def _refused(self, batch: Sequence[Kept], problem: str, *, is_final: bool) -> None:
-        if is_final:
-            self._settle(len(batch))
-            self._dropped_total += len(batch)
-        self._failed(problem)
+    def _refused(self, count: int, sound: int | None) -> None:
+        """Sends fewer at once, or gives up what is at fault: the oldest, or all where nobody knows which."""
+        if sound:
+            self._limit = sound
+        else:
+            spent = count if sound is None else 1
+            self._settle(spent)
+            self._dropped_total += spent
+        if sound is not None:
+            self._failures = 0  # there is somebody, who takes the others
 
     def _failed(self, problem: str) -> None:
         self._hang_up()
@@ -243,3 +255,25 @@ class Sender:
             return
         for _ in range(count):
             self._pending.popleft()
+
+
+def _sound(status: int, body: bytes, count: int) -> int | None:
+    """How many of the oldest observations of a refused batch may be taken if they come alone.
+
+    Args:
+        status: 413 refuses what is too large: half of it may not be. 422 names the first field that is wrong.
+        body: of the answer.
+        count: observations in the batch.
+
+    Returns:
+        0 where the oldest itself is at fault, None where nobody knows.
+    """
+    if status == 413:
+        return count // 2
+    try:
+        problem = codec.parse(body)
+    except codec.DecodeError:
+        return None
+    field = problem.get("field") if isinstance(problem, dict) else None
+    at_fault = FIELD.match(field) if isinstance(field, str) else None
+    return int(at_fault[1]) if status == 422 and at_fault and int(at_fault[1]) < count else None

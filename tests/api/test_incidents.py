@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -37,6 +38,31 @@ def test_pages_hold_every_incident_once(agent: Agent) -> None:
     assert "next_cursor" not in agent.get("/v1/incidents", limit=5)
 
 
+def test_a_new_incident_shifts_no_page(agent: Agent) -> None:
+    """What begins between two pages is on neither, and nothing is told twice; the cursor says nothing to people."""
+    old = broken(str(agent.http.base_url), 3)
+    first = agent.get("/v1/incidents", limit=2)
+    agent.ready_to_roll_back()
+    agent.break_down()
+    second = agent.get("/v1/incidents", limit=2, cursor=first["next_cursor"])
+    assert ids(first) + ids(second) == old[::-1]
+    assert "run" not in first["next_cursor"]
+
+
+def test_filters_hold_together(agent: Agent) -> None:
+    """Severity, symptom, node and time narrow a search each, and a moment is told in ISO 8601 or in seconds."""
+    first, second = broken(str(agent.http.base_url), 2)
+    moments = [each["detected_at"] for each in agent.get("/v1/incidents")["incidents"]][::-1]
+    between = sum(moments) / 2
+    later = datetime.fromtimestamp(between, UTC).isoformat()
+    assert ids(agent.get("/v1/incidents", severity="critical", symptom="nonfinite")) == [second, first]
+    assert ids(agent.get("/v1/incidents", severity="warning")) == ids(agent.get("/v1/incidents", symptom="hang")) == []
+    assert ids(agent.get("/v1/incidents", node="node-7")) == []
+    assert ids(agent.get("/v1/incidents", to=later)) == [first]
+    assert ids(agent.get("/v1/incidents", **{"from": later}, run="run-1", severity="critical")) == [second]
+    assert ids(agent.get("/v1/incidents", **{"from": between})) == [second]
+
+
 def test_incidents_are_found_by_run_and_state(agent: Agent) -> None:
     """One run's, or those in one state; of what there is none the page is empty."""
     first, second = broken(str(agent.http.base_url), 2)
@@ -47,7 +73,18 @@ def test_incidents_are_found_by_run_and_state(agent: Agent) -> None:
 
 
 @pytest.mark.parametrize(
-    ("query", "field"), [({"cursor": "x"}, "cursor"), ({"state": "closed"}, "state"), ({"limit": 0}, "limit")]
+    ("query", "field"),
+    [
+        ({"cursor": "x"}, "cursor"),
+        ({"cursor": "bm8="}, "cursor"),
+        ({"state": "closed"}, "state"),
+        ({"limit": 0}, "limit"),
+        ({"limit": 1001}, "limit"),
+        ({"severty": "critical"}, "severty"),
+        ({"from": "yesterday"}, "from"),
+        ({"from": "2026-11-21T14:00:00"}, "from"),
+        ({"run": "a/b"}, "run"),
+    ],
 )
 def test_a_wrong_question_is_refused_by_its_field(agent: Agent, query: dict[str, Any], field: str) -> None:
     """The parameter that is wrong is named."""

@@ -14,7 +14,8 @@ from sentinel.api.body import LIMIT_BYTES
 from sentinel.protocol import codec
 from sentinel.protocol.digest import digest
 from sentinel.protocol.observations import StepReport
-from tests.builders import RUN
+from sentinel.transport.sender import Sender
+from tests.builders import RUN, SENDER, STARTED
 from tests.daemons import Agent
 
 
@@ -165,3 +166,19 @@ def test_a_body_that_was_changed_on_its_way_is_not_taken(agent: Agent) -> None:
     answer = agent.http.post("/v1/observations", content=body, headers=headers)
     assert (answer.status_code, answer.json()["duplicates"]) == (200, 0)
     assert answer.headers["Content-Digest"] == digest(answer.content)
+
+
+def test_a_sender_loses_only_what_the_daemon_refuses(agent: Agent) -> None:
+    """One report that is none leaves a batch of the real sender alone; the rest is in the log."""
+    now = [0.0]
+    names = {"run": agent.run, "attempt": agent.attempt, "sender": SENDER}
+    sender = Sender(str(agent.http.base_url).rstrip("/"), clock=lambda: now[0], **names)  # type: ignore[arg-type]
+    sender.offer(STARTED)
+    for step in (1, 2, -3, 4, 5):
+        sender.offer(StepReport(at=0.0, step=step, loss=2.0))
+    while sender.pending:
+        sender.exchange()
+        now[0] += 1.0
+    sender.close()
+    assert (sender.delivered_total, sender.dropped_total) == (5, 1)
+    assert agent.get(f"/v1/runs/{agent.run}")["step"] == 5

@@ -1,13 +1,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import pytest
+from fastapi.routing import APIRoute
 from pydantic import TypeAdapter
 
-from sentinel.api import documents, problems
+from sentinel.api import documents, examples, problems
+from sentinel.api.application import create_app
 from sentinel.domain import errors
+from sentinel.protocol.codec import decode_batch
 from sentinel.protocol.observations import SENDER_KINDS
 from tests.builders import RUN
 from tests.daemons import Agent
@@ -86,6 +89,37 @@ def test_answers_are_what_the_schema_says(agent: Agent) -> None:
         adapter: TypeAdapter[Any] = TypeAdapter(described)
         read = adapter.dump_python(adapter.validate_python(answer), mode="python")
         assert not undescribed(answer, read), path
+
+
+def test_every_endpoint_has_examples_that_are_right(schema: dict[str, Any]) -> None:
+    """Each request and answer has an example, which fits the class that describes it and has no other field."""
+    answers = {(verb, path) for path, verbs in schema["paths"].items() for verb in verbs}
+    assert answers == examples.ANSWERS.keys()
+    assert {(verb, path) for verb, path in answers if verb == "post"} == examples.REQUESTS.keys()
+    routes = [each for each in create_app(cast(Any, None)).routes if isinstance(each, APIRoute)]
+    routes = [each for each in routes if each.include_in_schema]
+    for route in routes:
+        for verb in route.methods:
+            answer = examples.ANSWERS[verb.lower(), route.path]
+            if route.response_model is not None:
+                adapter: TypeAdapter[Any] = TypeAdapter(route.response_model)
+                assert not undescribed(answer, adapter.dump_python(adapter.validate_python(answer))), route.path
+    for path, request in examples.REQUESTS.items():
+        if path[1] == "/v1/observations":
+            assert len(decode_batch(request).observations) == 2
+        else:
+            assert TypeAdapter(documents.RollbackWish).validate_python(request)
+
+
+def test_errors_are_described_as_problems(schema: dict[str, Any]) -> None:
+    """Every endpoint documents its errors under their own media type, with an example, and parameters have one too."""
+    for path, verbs in schema["paths"].items():
+        for operation in verbs.values():
+            (problem,) = operation["responses"]["default"]["content"].items()
+            assert problem[0] == "application/problem+json", path
+            assert problem[1]["example"]["remedy"]
+            in_path = [each for each in operation.get("parameters", ()) if each["in"] == "path"]
+            assert all("example" in each for each in in_path)
 
 
 def undescribed(answer: Any, read: Any, path: str = "") -> list[str]:

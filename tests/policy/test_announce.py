@@ -6,7 +6,7 @@ import pytest
 
 from sentinel.domain.decisions import Decision
 from sentinel.domain.incidents import Incident
-from sentinel.policy.announce import AlertStatus, announcement
+from sentinel.policy.announce import AlertStatus, announcement, shared_cause
 from sentinel.policy.rules import Alerts
 from sentinel.protocol.ids import DecisionId, IncidentId
 from tests.policy.incident import incident
@@ -71,3 +71,18 @@ def test_what_grows_severe_is_told_then() -> None:
     """An incident that was not worth telling is told once it is."""
     assert _status(incident(severity="warning"), None) is None
     assert _status(incident(severity="critical"), None) == "firing: because"
+
+
+@pytest.mark.parametrize(
+    ("symptoms", "word"),
+    [
+        (("loss_spike",), ""),
+        (("hang", "nonfinite"), ""),
+        (("gradient_explosion",), ""),
+        (("hang",), "firing critical"),
+        (("device_fault", "throughput_drop"), "firing critical"),
+    ],
+)
+def test_what_may_come_from_outside_a_run_waits_for_company(symptoms: tuple[str, ...], word: str) -> None:
+    """A fault of the training itself is told alone and at once; a hang may be a switch that others see too."""
+    assert shared_cause(incident(symptoms=symptoms), "firing") == word

@@ -7,7 +7,7 @@ import pytest
 
 from sentinel.domain.actions import Action, ActionChange, ActionEvent
 from sentinel.protocol.ids import ActionId, IncidentId
-from sentinel.store import action_outbox
+from sentinel.store import action_outbox, alert_claims
 from sentinel.store.action_outbox import RETRY_LONGEST_S
 from sentinel.store.session import Database, migrate, open_database
 from tests.builders import RUN
@@ -34,7 +34,7 @@ def database(tmp_path: Path) -> Iterator[Database]:
 def claim(database: Database, at: float) -> list[tuple[Action, int]]:
     """Alerts that are due."""
     with database.transaction() as connection:
-        return action_outbox.claim_due(connection, "alert", at=at)
+        return [(each.alerts[0], each.tries) for each in alert_claims.claim_due(connection, at=at)]
 
 
 def change(database: Database, event: ActionEvent, reason: str = "") -> None:
@@ -70,7 +70,7 @@ def test_what_nobody_answers_for_is_due_again_after_waits_that_double(database: 
 def claim_would_find(database: Database, at: float) -> bool:
     """Whether the alert is due at ``at``; the claim is undone."""
     with database.engine.connect() as connection, connection.begin() as transaction:
-        found = action_outbox.claim_due(connection, "alert", at=at)
+        found = alert_claims.claim_due(connection, at=at)
         transaction.rollback()
     return bool(found)
 

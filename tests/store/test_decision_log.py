@@ -2,13 +2,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from sentinel.domain.incidents import Incident
 from sentinel.engine.writer import Writer
+from sentinel.pipeline.outcome import Outcome
 from sentinel.protocol.ids import DecisionId, IncidentId, RunId
+from sentinel.protocol.observations import Tick
 from sentinel.store import decision_log
-from tests.builders import RUN
+from sentinel.store.decision_log import IncidentFilter
+from tests.builders import RUN, entry
 from tests.daemons import Voice, writing
 
 pytestmark = pytest.mark.usefixtures("every_store")
@@ -83,6 +88,54 @@ def test_incidents_are_found_by_run_and_state(writer: Writer) -> None:
     assert found(state="resolved") == []
     unresolved = writer.write(decision_log.open_incidents).result()
     assert {run: len(incidents) for run, incidents in unresolved.items()} == {"one": 1, "two": 1}
+
+
+def incident(number: int, **given: Any) -> Incident:
+    """One that was detected at ``number`` and points at a node of the rack."""
+    symptom = given.pop("symptom", "nonfinite")
+    return Incident(
+        id=IncidentId(f"{RUN}.i{number}"),
+        symptom=symptom,
+        symptoms=given.pop("symptoms", (symptom,)),
+        subject="run",
+        verdict="undecided",
+        segment=0,
+        onset_step=number,
+        suspect_from=number,
+        detected_step=number,
+        detected_at=float(number),
+        opened_sequence=number,
+        changed_sequence=number,
+        reason="seen",
+        **{"severity": "warning", "state": "open", "node": f"node-{number % 2}"} | given,
+    )
+
+
+@pytest.mark.parametrize(
+    ("wanted", "found"),
+    [
+        ({}, [5, 4, 3, 2, 1]),
+        ({"node": "node-1"}, [5, 3, 1]),
+        ({"severity": "critical"}, [2]),
+        ({"symptom": "hang"}, [4, 3]),
+        ({"symptom": "han_"}, []),
+        ({"first_at": 2.0, "until_at": 4.0}, [3, 2]),
+        ({"symptom": "hang", "node": "node-1", "first_at": 3.0}, [3]),
+        ({"node": "x" * 500}, [5]),
+    ],
+)
+def test_incidents_are_found_by_all_that_is_given(writer: Writer, wanted: dict[str, Any], found: list[int]) -> None:
+    """Severity, any of the symptoms, node and time are one condition together; a name beyond measure is cut off."""
+    last = incident(5, node="x" * 300) if "x" in wanted.get("node", "") else incident(5)
+    outcome = Outcome()
+    outcome.incidents += [incident(1), incident(2, severity="critical"), incident(3, symptom="hang")]
+    outcome.incidents += [incident(4, symptoms=("nonfinite", "hang")), last]
+    told = entry(Tick(at=0.0, silent_s=5.0), 1)
+    writer.write(lambda connection: decision_log.put_outcome(connection, told, outcome)).result()
+    documents = writer.write(
+        lambda connection: decision_log.incident_documents(connection, wanted=IncidentFilter(**wanted))
+    ).result()
+    assert [each["opened_sequence"] for each in documents] == found
 
 
 def test_decisions_and_findings_are_read_from_any_place(writer: Writer) -> None:

@@ -60,6 +60,21 @@ def test_every_migration_goes_down_and_up_again(database: Database) -> None:
     assert tables(database) == whole
 
 
+def test_incidents_of_an_older_release_are_found_by_what_is_new(database: Database) -> None:
+    """The columns that 0002 adds are filled from the documents that are there."""
+    config = session._alembic()
+    with database.transaction() as connection:
+        config.attributes["connection"] = connection
+        command.upgrade(config, "0001")
+        document = '{"id": "i1", "symptoms": ["hang", "nonfinite"], "node": "n7", "detected_at": "NaN"}'
+        row = "'i1', 'run', 1, 1, 0.0, 'open', 'critical', 'hang'"
+        connection.execute(text(f"INSERT INTO incidents VALUES ({row}, :document)"), {"document": document})
+    migrate(database)
+    with database.reading() as connection:
+        found = connection.execute(text("SELECT symptoms, node FROM incidents")).one()
+    assert tuple(found) == (" hang nonfinite ", "n7")
+
+
 def test_a_schema_that_is_behind_is_refused_with_the_command(database: Database) -> None:
     """An empty database and one of an older release are named so, with what brings them up."""
     with pytest.raises(StoreUnavailable, match=r"at schema None .*run `sentinel database upgrade`"):

@@ -4,6 +4,7 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any, Protocol
 
 import pytest
@@ -22,6 +23,7 @@ from sentinel.transport.sender import (
     REPLY_LIMIT_BYTES,
     Sender,
 )
+from sentinel.transport.spool import Spool
 
 Answer = Callable[[BaseHTTPRequestHandler], None]
 ROLL_BACK = RollBack(
@@ -293,7 +295,63 @@ def test_an_https_url_to_a_plain_server_is_a_problem(daemon: Daemon, dial: Dial)
     assert "SSL" in (sender.problem or "")
 
 
-@pytest.mark.parametrize("status", [400, 409, 413, 422])
+def _strict(daemon: Daemon, *, wrong: set[int], most: int = BATCH_LIMIT) -> Answer:
+    """Refuses batches of more than ``most``, and the first observation of a step that is wrong."""
+
+    def answer(handler: BaseHTTPRequestHandler) -> None:
+        steps = [getattr(each, "step", -1) for each in daemon.batches[-1].observations]
+        found = next((place for place, step in enumerate(steps) if step in wrong), None)
+        if len(steps) > most:
+            _answer(413, b"too large")(handler)
+        elif found is not None:
+            body = codec.dumps({"field": f"observations[{found}].step", "detail": "wrong"}).encode()
+            _answer(422, body, headers={"Content-Type": "application/problem+json"})(handler)
+        else:
+            taken.extend(steps)
+            ACCEPTED(handler)
+
+    taken: list[int] = []
+    answer.taken = taken  # type: ignore[attr-defined]
+    return answer
+
+
+@pytest.fixture(params=["memory", "disk"])
+def storing(request: pytest.FixtureRequest, daemon: Daemon, clock: Clock, tmp_path: Path) -> Iterator[Sender]:
+    """A sender that has nowhere to keep things, and one that has."""
+    names = {"attempt": AttemptId("a"), "sender": SenderId("s")}
+    spool = Spool(tmp_path, clock=clock, **names) if request.param == "disk" else None
+    sender = Sender(daemon.url, run=RunId("r"), spool=spool, clock=clock, **names)
+    yield sender
+    sender.close()
+
+
+@pytest.mark.parametrize(("wrong", "most"), [({0}, 500), ({3, 250, 499}, 500), (set(), 40), ({7, 8}, 40), ({5}, 0)])
+def test_only_what_is_at_fault_is_dropped(
+    daemon: Daemon, clock: Clock, storing: Sender, *, wrong: set[int], most: int
+) -> None:
+    """A batch that is too large is halved, what is wrong is left out alone, and all others arrive in order."""
+    strict = _strict(daemon, wrong=wrong, most=most)
+    daemon.answers += [strict] * 2000
+    sender = storing
+    for step in range(20 if most == 0 else BATCH_LIMIT):
+        sender.offer(Heartbeat(at=0.0, step=step))
+    sender.problem = "away"
+    sender.keep()
+    count = sender.pending
+    while sender.pending:
+        before = sender.pending
+        sender.exchange()
+        assert sender.problem is None or not sender.due, "it must not hammer"
+        clock.now += FIRST_BACK_OFF_S * 2.0
+        assert sender.due
+        assert sender.pending <= before
+    expected = [] if most == 0 else [step for step in range(count) if step not in wrong]
+    assert strict.taken == expected  # type: ignore[attr-defined]
+    assert sender.dropped_total == count - len(expected)
+    assert len(daemon.requests) < 100
+
+
+@pytest.mark.parametrize("status", [400, 409, 422])
 def test_what_is_refused_for_good_is_dropped_and_counted(daemon: Daemon, clock: Clock, dial: Dial, status: int) -> None:
     """A batch that would be refused again does not stand in the way of the next."""
     problem = {"Content-Type": "application/problem+json"}

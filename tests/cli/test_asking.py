@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from sentinel.cli.main import app
+from sentinel.domain.errors import Conflict, InvalidInput, NotFound
+from tests.builders import RUN
+from tests.daemons import Agent, serving
+
+
+@pytest.fixture
+def agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Agent]:
+    """The agent of a run, at a daemon that the command finds."""
+    with serving(tmp_path) as daemon, Agent(daemon.url) as agent:
+        monkeypatch.setenv("SENTINEL_URL", daemon.url)
+        yield agent
+
+
+def run(*arguments: str) -> str:
+    """What a command prints; its error is raised."""
+    result = CliRunner().invoke(app, arguments)
+    if result.exception is not None:
+        raise result.exception
+    return result.stdout
+
+
+def test_a_run_is_held_and_released(agent: Agent) -> None:
+    """One run, or all; what stands is said, as JSON too; neither and both are refused."""
+    agent.start()
+    assert f"Run {RUN} is held by ada." in run("hold", RUN, "--by", "ada", "--reason", "why not")
+    assert json.loads(run("hold", "--all", "--by", "bob", "--json"))["is_held"] is True
+    assert "(held)" in run("status")
+    released = run("release", RUN, "--by", "ada")
+    assert f"Run {RUN} is held by bob." in released
+    assert "sentinel release --all" in released
+    assert "has ended" in run("release", "--all")
+    for wrong in (("hold",), ("hold", RUN, "--all")):
+        with pytest.raises(InvalidInput, match="--all"):
+            run(*wrong)
+    with pytest.raises(NotFound, match="absent"):
+        run("hold", "absent")
+
+
+def test_a_rollback_is_asked_for(agent: Agent) -> None:
+    """The decision is printed; a refusal is an error in words."""
+    agent.ready_to_roll_back()
+    assert "step 80 -> 20: ada asks to go back (odd)" in run("rollback", RUN, "--by", "ada", "--reason", "odd")
+    with pytest.raises(Conflict, match="a rollback is under way"):
+        run("rollback", RUN, "--checkpoint", "good")
+
+
+def test_an_incident_is_looked_after(agent: Agent) -> None:
+    """It is found by its severity, acknowledged, annotated and settled, and shows what was said."""
+    agent.ready_to_roll_back()
+    incident = agent.break_down().commands[0].incident
+    (found,) = json.loads(run("incidents", "list", "--severity", "critical", "--symptom", "nonfinite", "--json"))
+    assert found["id"] == incident
+    assert "mitigating" in run("incidents", "acknowledge", incident, "--by", "ada")
+    run("incidents", "annotate", incident, "shard 7", "--by", "ada")
+    assert "resolved" in run("incidents", "resolve", incident, "--reason", "known")
+    shown = run("incidents", "show", incident)
+    assert "annotate shard 7" in shown
+    assert json.loads(run("incidents", "show", incident, "--json"))["acknowledged_by"] == "ada"

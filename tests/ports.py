@@ -1,0 +1,12 @@
+"""Ports for servers that cannot be asked to choose one themselves."""
+
+from __future__ import annotations
+
+import socket
+
+
+def free_port() -> int:
+    """A port of the loopback interface that nobody listens on."""
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port: int = probe.getsockname()[1]
+        return port
