@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from sentinel.alerts.routes import parse_channels
 from sentinel.settings import Settings
 from tests.dashboards.boards import BOARDS
 from tests.deploy.files import DEPLOY, ROOT, documents
@@ -79,6 +80,13 @@ def test_prometheus_scrapes_what_is_there() -> None:
     assert _seen_by("prometheus", str(Path(files).parent)).is_dir()
     (target,) = config["alerting"]["alertmanagers"][0]["static_configs"][0]["targets"]
     assert target.split(":")[0] in SERVICES
+
+
+def test_the_daemon_tells_alertmanager() -> None:
+    """The channels that it is given are right, and lead to the Alertmanager of the same file."""
+    path = SERVICES["sentinel"]["environment"]["SENTINEL_ALERTS_FILE"]
+    (channel,) = parse_channels(_seen_by("sentinel", path).read_text())
+    assert urlsplit(channel.alertmanager).hostname in SERVICES
 
 
 def test_grafana_finds_its_source_and_its_dashboards() -> None:

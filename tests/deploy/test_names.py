@@ -69,6 +69,8 @@ def test_the_daemon_takes_what_it_is_given(
     for name, value in environment().items():
         monkeypatch.setenv(name, re.sub(r"\$\{\w+:-(.*)\}", r"\1", value))  # as compose reads a default
     monkeypatch.setenv("SENTINEL_TOKEN_FILE", str(tmp_path / "token"))
+    if "SENTINEL_ALERTS_FILE" in environment():
+        monkeypatch.setenv("SENTINEL_ALERTS_FILE", str(DEPLOY / "compose" / "alerts.toml"))
     given = load()
     check(given)
     assert (given.host, given.token()) == ("0.0.0.0", "of-this-test")
