@@ -54,6 +54,13 @@ def database_url(folder: Path) -> str:
     return f"sqlite:///{folder / 'sentinel.db'}"
 
 
+def make_schema(folder: Path) -> None:
+    """Brings the database to this release's schema, as whoever looks after a PostgreSQL does before the first daemon."""
+    database = open_database(database_url(folder))
+    migrate(database)
+    database.close()
+
+
 @contextmanager
 def serving(folder: Path, **options: Any) -> Iterator[Daemon]:
     """A daemon in this process, on a free port, with its database in ``folder``."""
