@@ -24,6 +24,7 @@ from sentinel.domain.errors import InvalidInput, SentinelError
 from sentinel.domain.executor import Executor
 from sentinel.engine.dispatcher import Dispatcher
 from sentinel.engine.duty import Duty
+from sentinel.engine.expiry import Expiry
 from sentinel.engine.streams import Advanced, Stream
 from sentinel.engine.writer import Writer
 from sentinel.metrics import Metrics
@@ -38,6 +39,11 @@ logger = logging.getLogger(__name__)
 
 TICK_EVERY_S: Final = 5.0
 DISPATCH_EVERY_S: Final = 2.0
+REST_EVERY_S: Final = 10.0
+RESTS_AFTER_S: Final = 900.0
+"""A run that is over and is not heard of for so long leaves the memory; taking it up again costs a few milliseconds."""
+EXPIRE_EVERY_S: Final = 600.0
+DAY_S: Final = 86400.0
 CONNECTIONS_WAITING: Final = 2048
 """Senders that may wait to be let in: a cluster's worth after a restart."""
 KEEP_ALIVE_S: Final = 75
@@ -100,9 +106,13 @@ class Daemon:
             database, settings.policy(), [watch], took=metrics.commit_seconds.observe, lease=lease, lost=self.end
         )
         metrics.writer_waiting.set_function(lambda: writer.waiting)
+        metrics.runs_in_memory.set_function(lambda: writer.resident)
+        expiry = Expiry(database, writer, keep_s=settings.keep_days * DAY_S, removed=metrics.expired)
         dispatcher = Dispatcher(writer, _channels(settings.webhook_url, public_url, parts), metrics.alert_tried)
         scheduler.every(TICK_EVERY_S, "ticks", lambda: writer.tick(silent_s=TICK_EVERY_S).result())
         scheduler.every(DISPATCH_EVERY_S, "dispatch", dispatcher.dispatch)
+        scheduler.every(REST_EVERY_S, "rest", lambda: writer.rest(silent_s=RESTS_AFTER_S).result())
+        scheduler.every(EXPIRE_EVERY_S, "expiry", expiry.expire)
         work = ExitStack()
 
         def begin() -> None:
@@ -112,6 +122,7 @@ class Daemon:
             scheduler.start()
             work.callback(scheduler.stop)
             work.callback(dispatcher.stop)
+            work.callback(expiry.stop)
 
         if lease is None:
             parts.push(work)

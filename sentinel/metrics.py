@@ -52,6 +52,8 @@ TABLE: Final = (
     Metric("sentinel_commit_seconds", "histogram", "One transaction of the writer, work and disk."),
     Metric("sentinel_ingest_seconds", "histogram", "From a batch's last byte to its answer."),
     Metric("sentinel_writer_waiting", "gauge", "Jobs that wait for the writer's next transaction."),
+    Metric("sentinel_runs_in_memory", "gauge", "Runs that the writer has in memory."),
+    Metric("sentinel_expired_observations_total", "counter", "Observations that left the log: they were old."),
     Metric("sentinel_incidents_open", "gauge", "Incidents that are not resolved.", ("run", "severity")),
     Metric("sentinel_rollbacks_total", "counter", "Rollbacks that a trainer carried out.", ("run",)),
     Metric("sentinel_run_step", "gauge", "Newest optimizer step.", ("run",)),
@@ -103,8 +105,9 @@ class Metrics(Collector):
         self._scheduler_errors = self._counter("sentinel_scheduler_errors_total")
         self.commit_seconds = self._histogram("sentinel_commit_seconds")
         self.ingest_seconds = self._histogram("sentinel_ingest_seconds")
-        waiting = _BY_NAME["sentinel_writer_waiting"]
-        self.writer_waiting = Gauge(waiting.name, waiting.help, registry=registry)
+        self._expired = self._counter("sentinel_expired_observations_total")
+        self.writer_waiting = self._gauge("sentinel_writer_waiting")
+        self.runs_in_memory = self._gauge("sentinel_runs_in_memory")
         registry.register(self)
         ProcessCollector(registry=registry)
 
@@ -127,6 +130,10 @@ class Metrics(Collector):
     def job_failed(self, job: str) -> None:
         """Counts a failed job."""
         self._scheduler_errors.labels(job).inc()
+
+    def expired(self, count: int) -> None:
+        """Counts entries that left the log."""
+        self._expired.inc(count)
 
     def describe(self) -> list[GaugeMetricFamily | CounterMetricFamily]:
         """The metrics about runs, without values."""
@@ -189,6 +196,10 @@ class Metrics(Collector):
     def _counter(self, name: str) -> Counter:
         metric = _BY_NAME[name]
         return Counter(metric.name, metric.help, metric.labels, registry=self.registry)
+
+    def _gauge(self, name: str) -> Gauge:
+        metric = _BY_NAME[name]
+        return Gauge(metric.name, metric.help, registry=self.registry)
 
     def _histogram(self, name: str) -> Histogram:
         metric = _BY_NAME[name]

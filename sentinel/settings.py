@@ -47,6 +47,8 @@ class Settings(BaseSettings):
     """Gets each alert as a JSON POST."""
     public_url: str | None = None
     """How people reach the daemon, for links in alerts and notices; where none is named, the address it listens on."""
+    keep_days: Annotated[float, Field(gt=0)] = 30.0
+    """How long steps are kept; what an incident's decisions follow from is kept for good."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["text", "json"] = "text"
 

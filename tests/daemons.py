@@ -55,7 +55,7 @@ def database_url(folder: Path) -> str:
 
 
 def make_schema(folder: Path) -> None:
-    """Brings the database to this release's schema, as whoever looks after a PostgreSQL does before the first daemon."""
+    """Brings the database to this release's schema, as is done by hand on a PostgreSQL before the first daemon."""
     database = open_database(database_url(folder))
     migrate(database)
     database.close()

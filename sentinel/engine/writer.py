@@ -16,7 +16,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 from sentinel import clock
 from sentinel.domain.errors import StoreUnavailable
-from sentinel.engine.streams import Advanced, Stream
+from sentinel.engine.streams import Advanced, Resident, Stream
 from sentinel.protocol.commands import Reply
 from sentinel.protocol.ids import RunId
 from sentinel.protocol.observations import ObservationBatch, Tick
@@ -58,6 +58,8 @@ class _Transaction:
     advanced: dict[RunId, list[Advanced]] = field(default_factory=dict)
     ordered: set[RunId] = field(default_factory=set)
     """Runs whose orders go out with an answer to this transaction."""
+    resting: set[RunId] = field(default_factory=set)
+    """Runs that leave the memory after it, should nothing be told of them in it."""
 
     def note(self, run: RunId, advanced: Sequence[Advanced]) -> None:
         self.advanced.setdefault(run, []).extend(advanced)
@@ -91,7 +93,7 @@ class Writer:
         self._took = took
         self._lease = lease
         self._lost = lost
-        self._streams: dict[RunId, Stream] = {}
+        self._streams = Resident(policy)
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._refusal = STANDS_BY
         self._ticked_at = 0.0
@@ -120,6 +122,11 @@ class Writer:
     def alive(self) -> bool:
         """Whether it writes."""
         return self._thread.is_alive()
+
+    @property
+    def resident(self) -> int:
+        """Runs in memory."""
+        return len(self._streams)
 
     @property
     def waiting(self) -> int:
@@ -165,11 +172,24 @@ class Writer:
 
         return self._submit(work)
 
+    def rest(self, *, silent_s: float) -> Future[int]:
+        """Lets runs that do not train go from memory after a silence; each is taken up again at its next word."""
+
+        def work(transaction: _Transaction) -> int:
+            runs = self._streams.spare(clock.monotonic() - silent_s)
+            for run in runs:
+                transaction.stream(run).rest(transaction.connection)
+            transaction.resting.update(runs)
+            return len(runs)
+
+        return self._submit(work)
+
     def _note_gap(self, transaction: _Transaction, now: float) -> None:
         """Where this process was stopped for a while, it begins to listen anew to all who have not spoken since."""
         last, self._ticked_at = self._ticked_at, now
         if now - last <= GAP_S:
             return
+        self._streams.listen_anew()
         for run, stream in self._streams.items():
             if stream.heard_at - last < GAP_S:
                 stream.heard_at = now
@@ -214,6 +234,7 @@ class Writer:
         self._took(clock.monotonic() - began)
         for run, advanced in transaction.advanced.items():
             self._show(self._streams[run], advanced)
+        self._streams.let_go(transaction.resting - transaction.advanced.keys())
         for job, answer in zip(jobs, answers, strict=True):
             job.future.set_result(answer)
 
@@ -226,8 +247,7 @@ class Writer:
         def stream(run: RunId) -> Stream:
             touched.add(run)
             if run not in self._streams:
-                self._streams[run] = Stream(connection, run)
-                begun[run] = self._streams[run].begin(self._policy, received_at=clock.now())
+                begun[run] = self._streams.take_up(connection, run)
             return self._streams[run]
 
         transaction = _Transaction(connection, stream)
@@ -250,8 +270,7 @@ class Writer:
                 log.exception("a witness of the commits of run %s failed", stream.run)
 
     def _failed(self, jobs: Sequence[_Job], touched: set[RunId], error: Exception) -> None:
-        for run in touched:
-            self._streams.pop(run, None)
+        self._streams.doubt(touched)
         if not isinstance(error, StoreUnavailable) and len(jobs) > 1:
             for job in jobs:  # one of them is at fault: the others must not pay for it
                 self._commit([job])
@@ -266,20 +285,7 @@ class Writer:
 
 def _ingest(transaction: _Transaction, batch: ObservationBatch, payloads: Sequence[str], received_at: float) -> Reply:
     stream = transaction.stream(batch.run)
-    stream.heard_at = clock.monotonic()
-    advanced: list[Advanced] = []
-    for offset, (observation, payload) in enumerate(zip(batch.observations, payloads, strict=True)):
-        if stream.take_number(batch.attempt, batch.sender, batch.first_counter + offset):
-            advanced.append(
-                stream.append(
-                    observation,
-                    payload,
-                    received_at=received_at,
-                    attempt=batch.attempt,
-                    sender=batch.sender,
-                    backlog=batch.backlog,
-                )
-            )
+    advanced = stream.take(batch, payloads, received_at=received_at)
     transaction.note(batch.run, advanced)
     commands = () if batch.backlog else stream.pipeline.orders_for(batch.attempt)
     if commands:

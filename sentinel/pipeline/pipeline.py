@@ -26,7 +26,7 @@ from sentinel.protocol.observations import (
     Tick,
 )
 
-VERSION: Final = "2"
+VERSION: Final = "3"
 """Rises when the same log would lead to other decisions, or a snapshot to another state."""
 
 Stage = Callable[[Parts, LogEntry, Any, Outcome], None]
@@ -99,7 +99,10 @@ class Pipeline:
         """
         if tree.get("version") != VERSION:
             raise ValueError(f"the snapshot is of pipeline version {tree.get('version')!r}, this is {VERSION!r}")
-        for name, part in self._parts.by_name().items():
+        parts = self._parts.by_name()
+        if missing := parts.keys() - tree.keys():
+            raise ValueError(f"the snapshot lacks {', '.join(sorted(missing))}")
+        for name, part in parts.items():
             snapshot.restore(part, tree[name])
 
     def _advance(self, entry: LogEntry, outcome: Outcome) -> None:

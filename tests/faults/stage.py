@@ -21,8 +21,9 @@ CALM: Final = Weather(delay=0.0, cut=0.0, repeat=0.0, garble=0.0)
 
 
 class Stage:
-    """On SQLite the daemon lives again after its death; on PostgreSQL one that stood by takes over, at an address of
-    its own to which the network then leads.
+    """On SQLite the daemon lives again after its death; on PostgreSQL one that stood by takes over.
+
+    The network leads to whoever is on duty.
 
     Args:
         folder: the test's.

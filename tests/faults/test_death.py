@@ -19,7 +19,7 @@ HOUR_S = 3600.0
 
 
 @pytest.fixture
-def stage(every_store: None, tmp_path: Path) -> Iterator[Stage]:
+def stage(tmp_path: Path) -> Iterator[Stage]:
     """Everything ends with the test."""
     with ExitStack() as ends:
         yield Stage(tmp_path, ends)
@@ -60,7 +60,7 @@ def test_death_around_an_alert_and_a_clock_that_jumps(stage: Stage, point: Point
 
 @pytest.mark.parametrize("point", ["committed", "answering"])
 def test_an_order_that_the_trainer_never_heard_of_expires_with_its_reason(stage: Stage, point: Point) -> None:
-    """The daemon dies with the reply that was to carry the order, the run goes on past the order's last step: it ends."""
+    """The daemon dies with the reply that was to carry the order, the run goes on past its last step: it expires."""
     fate = Fate(point)
     stage.begin(fate)
     stage.trainee.train(1, loss=math.nan)
