@@ -22,7 +22,15 @@ from sentinel.policy.rules import parse_policy
 
 PREFIX: Final = "SENTINEL_"
 FOR_OTHERS: Final = frozenset(
-    {"SENTINEL_RUN", "SENTINEL_URL", "SENTINEL_MODE", "SENTINEL_TOKEN_FILE", "SENTINEL_REQUIRE_REAL", "SENTINEL_CORPUS"}
+    {
+        "SENTINEL_RUN",
+        "SENTINEL_URL",
+        "SENTINEL_MODE",
+        "SENTINEL_TOKEN_FILE",
+        "SENTINEL_SPOOL",
+        "SENTINEL_REQUIRE_REAL",
+        "SENTINEL_CORPUS",
+    }
 )
 """Read by the agent and the test suite."""
 SERVICE_LINK: Final = re.compile(r"SENTINEL_(\w+_)?(SERVICE_(HOST|PORT\w*)|PORT_\d+_(TCP|UDP)\w*)")
