@@ -119,6 +119,8 @@ class Stream:
             decision_log.put_outcome(connection, each.stored.entry, each.outcome)
             action_outbox.plan(connection, self.run, each.outcome.actions, at=at)
             action_outbox.change(connection, each.outcome.action_changes, at=at)
+        closed = ((each.stored.entry, rollup) for each in advanced for rollup in each.outcome.rollups)
+        decision_log.put_rollups(connection, closed)
         decision_log.put_run(connection, self.run, self.pipeline.run, sequence=self.sequence, at=at)
         for attempt, sender in self._heard:
             number = self._next_counters[attempt, sender]

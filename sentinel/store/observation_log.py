@@ -6,14 +6,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sqlalchemy import Connection, RowMapping, func, insert, select
+from sqlalchemy import Connection, RowMapping, func, select
 
 from sentinel.domain.log_entry import LogEntry
 from sentinel.protocol.codec import DecodeError, decode_observation, parse
 from sentinel.protocol.ids import AttemptId, RunId, SenderId
 from sentinel.protocol.observations import Observation, UnknownObservation
 from sentinel.store.tables import observations, senders
-from sentinel.store.writing import upsert
+from sentinel.store.writing import add, upsert
 
 _PAGE: Final = 2000
 
@@ -28,8 +28,7 @@ class StoredEntry:
 
 def append(connection: Connection, entries: Sequence[StoredEntry]) -> None:
     """Appends entries, whose sequences the caller has chosen."""
-    if entries:
-        connection.execute(insert(observations), [_row(each) for each in entries])
+    add(connection, observations, [_row(each) for each in entries])
 
 
 def read(connection: Connection, run: RunId, *, after: int = 0) -> Iterator[StoredEntry]:

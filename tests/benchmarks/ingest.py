@@ -26,6 +26,7 @@ from urllib.parse import urlsplit
 
 from sentinel.protocol import codec
 from sentinel.protocol.observations import StepReport
+from sentinel.store.session import migrate, open_database
 from tests.benchmarks.rows import Row, percentile
 from tests.daemons import Agent, DaemonProcess
 from tests.postgres import PostgresServer, installed
@@ -113,7 +114,9 @@ def _on_postgres(programs: Path) -> Iterator[str]:
         server = PostgresServer(programs, syncs=True)
         ends.callback(server.stop)
         url = server.url()
-        subprocess.run(["sentinel", "database", "upgrade", "--database-url", url], check=True, capture_output=True)
+        database = open_database(url)
+        migrate(database)
+        database.close()
         daemon = DaemonProcess(Path(name), database_url=url)
         yield daemon.url
         daemon.end(signal.SIGTERM)
