@@ -1,5 +1,5 @@
-# The only commands to know: make demo, make test, make lint; make gpu-test where there is a GPU, make bench for the
-# figures in README.
+# The only commands to know: make demo, make test, make lint; make gpu-test where there is a GPU, make bench and
+# make bench-detection for README's figures.
 #
 # Each makes .venv first; it is installed anew only when pyproject.toml or constraints.txt has changed.
 
@@ -10,20 +10,21 @@ ARGS ?=
 BIN := .venv/bin
 INSTALL = $(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt $(PIP_OPTIONS)
 
-.PHONY: help demo test gpu-test lint bench dashboards clean
+.PHONY: help demo test gpu-test lint bench bench-detection dashboards clean
 .NOTPARALLEL:
 
 help:
-	@echo 'make demo      train a small model, break it on purpose, watch Sentinel bring it back'
-	@echo 'make test      run every test'
-	@echo 'make gpu-test  run what needs an NVIDIA GPU; without one everything is skipped, with the reason'
-	@echo 'make lint      check style, types and who imports whom'
-	@echo 'make bench     measure what README states; SENTINEL_CORPUS names a corpus of labelled runs, if there is one'
-	@echo 'make dashboards  write the JSON of the Grafana dashboards anew'
-	@echo 'make clean     remove .venv and the caches'
+	@echo 'make demo             train a small model, break it on purpose, watch Sentinel bring it back'
+	@echo 'make test             run every test'
+	@echo 'make gpu-test         run what needs an NVIDIA GPU; without one everything is skipped, with the reason'
+	@echo 'make lint             check style, types and who imports whom'
+	@echo 'make bench            measure what Sentinel costs and how fast it is, in eight minutes, on a machine left alone'
+	@echo 'make bench-detection  measure what it finds; SENTINEL_CORPUS names a corpus of labelled runs, if there is one'
+	@echo 'make dashboards       write the JSON of the Grafana dashboards anew'
+	@echo 'make clean            remove .venv and the caches'
 	@echo
 	@echo 'PYTHON=python3.12       the interpreter that makes .venv (3.11 or newer)'
-	@echo 'ARGS=--healthy          options of `sentinel demo`, or of pytest in `make test`'
+	@echo 'ARGS=--healthy          options of `sentinel demo`, of pytest in `make test`, of `make bench`: --quick, --json FILE'
 	@echo "PIP_OPTIONS='...'       options of pip, to choose another build of PyTorch; run \`make clean\` before a change of build"
 
 demo: .venv/demo.stamp
@@ -42,8 +43,9 @@ lint: .venv/dev.stamp
 	$(BIN)/lint-imports --no-logo
 
 bench: .venv/bench.stamp
-	@$(BIN)/python -m tests.benchmarks.rollback_latency 200
-	@$(BIN)/python -m tests.benchmarks.ingest_throughput 8 4
+	@$(BIN)/python -m tests.benchmarks.measure $(ARGS)
+
+bench-detection: .venv/bench.stamp
 	@$(BIN)/python -m tests.benchmarks.detection.trainer_faults
 	@$(BIN)/python -m tests.benchmarks.detection.table --peers
 

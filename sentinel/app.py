@@ -23,10 +23,11 @@ from sentinel.alerts.webhook import Webhook
 from sentinel.api.access import Access
 from sentinel.api.application import create_app
 from sentinel.api.services import Services
-from sentinel.domain.errors import InvalidInput, NotAuthorized, SentinelError
+from sentinel.domain.errors import InvalidInput, SentinelError
 from sentinel.domain.executor import Executor, Route
 from sentinel.engine.dispatcher import Dispatcher
 from sentinel.engine.duty import Duty
+from sentinel.engine.expiry import Expiry
 from sentinel.engine.heartbeat import EVERY_S as HEARTBEAT_EVERY_S
 from sentinel.engine.heartbeat import Heartbeat
 from sentinel.engine.repost import Repost
@@ -46,6 +47,11 @@ logger = logging.getLogger(__name__)
 
 TICK_EVERY_S: Final = 5.0
 DISPATCH_EVERY_S: Final = 2.0
+REST_EVERY_S: Final = 10.0
+RESTS_AFTER_S: Final = 900.0
+"""A run that is over and is not heard of for so long leaves the memory; taking it up again costs a few milliseconds."""
+EXPIRE_EVERY_S: Final = 600.0
+DAY_S: Final = 86400.0
 CONNECTIONS_WAITING: Final = 2048
 """Senders that may wait to be let in: a cluster's worth after a restart."""
 KEEP_ALIVE_S: Final = 75
@@ -108,19 +114,16 @@ class Daemon:
             database, settings.policy(), [watch], took=metrics.commit_seconds.observe, lease=lease, lost=self.end
         )
         metrics.writer_waiting.set_function(lambda: writer.waiting)
+        metrics.runs_in_memory.set_function(lambda: writer.resident)
         metrics.on_duty.set_function(lambda: not writer.refusal)
-        routes = _routes(settings, public_url, parts)
-        for route in routes:
-            metrics.know_channel(route.channel.name)
-        dispatcher = Dispatcher(writer, routes, metrics.alert_tried)
-        if settings.heartbeat_url is not None:
-            heartbeat = parts.enter_context(closing(Heartbeat(settings.heartbeat_url, writer, dispatcher)))
-            scheduler.every(HEARTBEAT_EVERY_S, "heartbeat", heartbeat.beat)
-        repost = Repost(database, routes)
+        dispatcher = _alerting(settings, public_url, writer=writer, metrics=metrics, scheduler=scheduler, parts=parts)
+        repost = Repost(database, dispatcher.routes)
         if repost.is_needed:
             scheduler.every(REPOST_EVERY_S, "repost", repost.repost)
+        expiry = Expiry(database, writer, keep_s=settings.keep_days * DAY_S, removed=metrics.expired)
         scheduler.every(TICK_EVERY_S, "ticks", lambda: writer.tick(silent_s=TICK_EVERY_S).result())
-        scheduler.every(DISPATCH_EVERY_S, "dispatch", dispatcher.dispatch)
+        scheduler.every(REST_EVERY_S, "rest", lambda: writer.rest(silent_s=RESTS_AFTER_S).result())
+        scheduler.every(EXPIRE_EVERY_S, "expiry", expiry.expire)
         work = ExitStack()
 
         def begin() -> None:
@@ -130,6 +133,7 @@ class Daemon:
             scheduler.start()
             work.callback(scheduler.stop)
             work.callback(dispatcher.stop)
+            work.callback(expiry.stop)
 
         if lease is None:
             parts.push(work)
@@ -151,7 +155,8 @@ class Daemon:
 
     def _serve(self, services: Services, listener: socket.socket, parts: ExitStack) -> None:
         app = create_app(services)
-        app.include_router(create_router(_site(services)))
+        site = Site(services.database, services.public_url, services.access.admit_reader)
+        app.include_router(create_router(site))
         config = uvicorn.Config(
             app,
             log_config=None,
@@ -247,6 +252,21 @@ def _open(url: str, parts: ExitStack) -> tuple[Database, Lease | None]:
     return database, Lease(f"{socket.gethostname()}, process {os.getpid()}")
 
 
+def _alerting(
+    settings: Settings, public_url: str, *, writer: Writer, metrics: Metrics, scheduler: Scheduler, parts: ExitStack
+) -> Dispatcher:
+    """What tells people, and tells somebody outside that it can."""
+    routes = _routes(settings, public_url, parts)
+    for route in routes:
+        metrics.know_channel(route.channel.name)
+    dispatcher = Dispatcher(writer, routes, metrics.alert_tried)
+    scheduler.every(DISPATCH_EVERY_S, "dispatch", dispatcher.dispatch)
+    if settings.heartbeat_url is not None:
+        heartbeat = parts.enter_context(closing(Heartbeat(settings.heartbeat_url, writer, dispatcher)))
+        scheduler.every(HEARTBEAT_EVERY_S, "heartbeat", heartbeat.beat)
+    return dispatcher
+
+
 def _routes(settings: Settings, public_url: str, parts: ExitStack) -> list[Route]:
     routes = [Route(LogChannel(public_url))]
     if settings.webhook_url is not None:
@@ -259,16 +279,6 @@ def _routes(settings: Settings, public_url: str, parts: ExitStack) -> list[Route
             channel = AppriseChannel(table.name, str(table.url), public_url)
         routes.append(Route(channel, table.severity, table.runs))
     return routes
-
-
-def _site(services: Services) -> Site:
-    def admit(authorization: str) -> None:
-        if services.access.is_stale:
-            services.access.read()
-        if not services.access.caller(authorization).may("read"):
-            raise NotAuthorized("this token may not read: it takes the role viewer or operator")
-
-    return Site(database=services.database, public_url=services.public_url, admit=admit)
 
 
 def _take_up(database: Database, writer: Writer, metrics: Metrics) -> None:

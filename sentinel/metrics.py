@@ -58,6 +58,8 @@ TABLE: Final = (
     Metric("sentinel_ingest_seconds", "histogram", "From a batch's last byte to its answer."),
     Metric("sentinel_writer_waiting", "gauge", "Jobs that wait for the writer's next transaction."),
     Metric("sentinel_on_duty", "gauge", "1 if this daemon writes, 0 if it stands by."),
+    Metric("sentinel_runs_in_memory", "gauge", "Runs that the writer has in memory."),
+    Metric("sentinel_expired_observations_total", "counter", "Observations that left the log: they were old."),
     Metric("sentinel_incidents_open", "gauge", "Incidents that are not resolved.", ("run", "severity")),
     Metric("sentinel_rollbacks_total", "counter", "Rollbacks that a trainer carried out.", ("run",)),
     Metric("sentinel_run_findings_total", "counter", "What detectors claimed, ends apart.", ("run", "severity")),
@@ -110,7 +112,9 @@ class Metrics(Collector):
         self._scheduler_errors = self._counter("sentinel_scheduler_errors_total")
         self.commit_seconds = self._histogram("sentinel_commit_seconds")
         self.ingest_seconds = self._histogram("sentinel_ingest_seconds")
+        self._expired = self._counter("sentinel_expired_observations_total")
         self.writer_waiting = self._gauge("sentinel_writer_waiting")
+        self.runs_in_memory = self._gauge("sentinel_runs_in_memory")
         self.on_duty = self._gauge("sentinel_on_duty")
         for severity in SEVERITIES:
             self._incidents.labels(severity)
@@ -151,6 +155,10 @@ class Metrics(Collector):
     def job_failed(self, job: str) -> None:
         """Counts a failed job."""
         self._scheduler_errors.labels(job).inc()
+
+    def expired(self, count: int) -> None:
+        """Counts entries that left the log."""
+        self._expired.inc(count)
 
     def describe(self) -> list[GaugeMetricFamily | CounterMetricFamily]:
         """The metrics about runs, without values."""

@@ -24,7 +24,15 @@ from sentinel.policy.rules import parse_policy
 
 PREFIX: Final = "SENTINEL_"
 FOR_OTHERS: Final = frozenset(
-    {"SENTINEL_RUN", "SENTINEL_URL", "SENTINEL_MODE", "SENTINEL_TOKEN_FILE", "SENTINEL_REQUIRE_REAL", "SENTINEL_CORPUS"}
+    {
+        "SENTINEL_RUN",
+        "SENTINEL_URL",
+        "SENTINEL_MODE",
+        "SENTINEL_TOKEN_FILE",
+        "SENTINEL_SPOOL",
+        "SENTINEL_REQUIRE_REAL",
+        "SENTINEL_CORPUS",
+    }
 )
 """Read by the agent and the test suite."""
 SERVICE_LINK: Final = re.compile(r"SENTINEL_(\w+_)?(SERVICE_(HOST|PORT\w*)|PORT_\d+_(TCP|UDP)\w*)")
@@ -53,6 +61,8 @@ class Settings(BaseSettings):
     """Is asked for each minute while the daemon works, so that somebody notices when it does not."""
     public_url: str | None = None
     """How people reach the daemon, for links in alerts and notices; where none is named, the address it listens on."""
+    keep_days: Annotated[float, Field(gt=0)] = 30.0
+    """How long steps are kept; what an incident's decisions follow from is kept for good."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["text", "json"] = "text"
 

@@ -55,6 +55,13 @@ def database_url(folder: Path) -> str:
     return f"sqlite:///{folder / 'sentinel.db'}"
 
 
+def make_schema(folder: Path) -> None:
+    """Brings the database to this release's schema, as is done by hand on a PostgreSQL before the first daemon."""
+    database = open_database(database_url(folder))
+    migrate(database)
+    database.close()
+
+
 @contextmanager
 def serving(folder: Path, **options: Any) -> Iterator[Daemon]:
     """A daemon in this process, on a free port, with its database in ``folder``."""

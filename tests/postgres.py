@@ -43,9 +43,16 @@ USE = Use()
 
 
 class PostgresServer:
-    """A cluster in a temporary folder that listens on a port of the loopback interface."""
+    """A cluster in a temporary folder that listens on a port of the loopback interface.
 
-    def __init__(self, programs: Path) -> None:
+    Args:
+        programs: the folder of PostgreSQL's.
+        syncs: commits reach the disk; where it is processes that are killed and never the machine, what was handed to
+            the system is kept anyway.
+    """
+
+    def __init__(self, programs: Path, *, syncs: bool = False) -> None:
+        self._syncs = syncs
         self._folder = Path(tempfile.mkdtemp(prefix="sentinel-postgres-"))
         self._data = self._folder / "data"
         self._user = "nobody" if os.geteuid() == 0 else None  # PostgreSQL refuses to run as root
@@ -68,8 +75,7 @@ class PostgresServer:
     def start(self) -> None:
         """Starts it, also after ``kill``."""
         arguments = ["-D", str(self._data), "-h", "127.0.0.1", "-p", str(self.port), "-k", str(self._folder)]
-        # It is a process that is killed here, never the machine: what was handed to the system is kept.
-        command = [str(self._programs / "postgres"), "-c", "fsync=off", *arguments]
+        command = [str(self._programs / "postgres"), "-c", f"fsync={'on' if self._syncs else 'off'}", *arguments]
         with (self._folder / "log").open("ab") as log:
             self._server = subprocess.Popen(
                 command, stdout=log, stderr=log, user=self._user, cwd=self._folder, start_new_session=True

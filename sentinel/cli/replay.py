@@ -55,6 +55,10 @@ def _policy_text(path: Path | None) -> str | None:
 
 def _print(result: Replay, *, failed: bool) -> None:
     console.print(f"{result.entries} entries and {result.decisions} decisions of {result.run}", highlight=False)
+    if len(result.stretches) > 1 or result.stretches[0][0] > 1:
+        kept = ", ".join(f"{first} to {last}" for first, last in result.stretches)
+        lost = f", and {result.beyond} decisions with them" if result.beyond else ""
+        console.print(f"The record holds entries {kept}; others have expired{lost}.", highlight=False)
     difference = result.difference
     if difference is None:
         console.print("[green]Every decision came out again.[/]")

@@ -44,7 +44,7 @@ class Dispatcher:
         tried: Callable[[str, str], None] = lambda _channel, _outcome: None,
     ) -> None:
         self._writer = writer
-        self._routes = routes
+        self.routes = routes
         self._tried = tried
         self._reached: dict[ActionId, set[str]] = {}
         """Channels that have an alert already, while others are still tried."""
@@ -67,7 +67,7 @@ class Dispatcher:
         for claim in due.result(ANSWER_WITHIN_S):
             if self._ending:
                 break
-            tried = [self._try(each.channel, told) for each in self._routes if (told := _together(each, claim))]
+            tried = [self._try(each.channel, told) for each in self.routes if (told := _together(each, claim))]
             failures = [each for each in tried if not each.done]
             if failures and any(each.retryable for each in failures) and claim.tries < MOST_TRIES:
                 continue

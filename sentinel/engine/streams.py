@@ -1,8 +1,9 @@
-"""The pipelines of the runs in memory, each as far as its log."""
+"""A run's log and pipeline, as far as they go, and the runs that are in memory."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections.abc import ItemsView, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -12,14 +13,24 @@ from sentinel.pipeline.outcome import Outcome
 from sentinel.pipeline.pipeline import VERSION, Pipeline
 from sentinel.protocol.codec import dumps
 from sentinel.protocol.ids import AttemptId, RunId, SenderId
-from sentinel.protocol.observations import Observation, OperatorRequest, PipelineStarted, PolicyChanged
-from sentinel.store import action_outbox, decision_log, observation_log
+from sentinel.protocol.observations import (
+    Observation,
+    ObservationBatch,
+    OperatorRequest,
+    PipelineStarted,
+    PolicyChanged,
+)
+from sentinel.store import action_outbox, decision_log, fleet_hold, observation_log, snapshots
 from sentinel.store.fleet_hold import FleetHold
 from sentinel.store.observation_log import StoredEntry
 from sentinel.store.session import Connection
 
+log = logging.getLogger(__name__)
+
 SNAPSHOT_EVERY = 2000
 """Entries. A restart refolds at most as many for each run: about 0.1 s."""
+RESTING_AT_ONCE = 20
+"""Runs in one transaction: a snapshot takes about a millisecond."""
 DAEMON = SenderId("daemon")
 
 
@@ -44,6 +55,7 @@ class Stream:
         self._heard: set[tuple[AttemptId, SenderId]] = set()
         self._received_at = 0.0
         self._snapshot_at = 0
+        self._is_snapshot_due = False
         self._refold(connection)
 
     def append(
@@ -91,7 +103,25 @@ class Stream:
         wish = OperatorRequest(at=received_at, request=request, fleet=True, by=hold.by, reason=hold.reason)
         return [self.tell(wish, received_at=received_at)]
 
-    def take_number(self, attempt: AttemptId, sender: SenderId, counter: int) -> bool:
+    def take(self, batch: ObservationBatch, payloads: Sequence[str], *, received_at: float) -> list[Advanced]:
+        """Appends what is new in a batch; ``payloads`` are its observations' texts as they came."""
+        self.heard_at = clock.monotonic()
+        return [
+            self.append(
+                observation,
+                payload,
+                received_at=received_at,
+                attempt=batch.attempt,
+                sender=batch.sender,
+                backlog=batch.backlog,
+            )
+            for number, (observation, payload) in enumerate(
+                zip(batch.observations, payloads, strict=True), start=batch.first_counter
+            )
+            if self._take_number(batch.attempt, batch.sender, number)
+        ]
+
+    def _take_number(self, attempt: AttemptId, sender: SenderId, counter: int) -> bool:
         """Whether the sender's observation ``counter`` is new; if so, it is noted as heard."""
         if counter < self._next_counters.get((attempt, sender), 0):
             return False
@@ -107,23 +137,98 @@ class Stream:
             decision_log.put_outcome(connection, each.stored.entry, each.outcome)
             action_outbox.plan(connection, self.run, each.outcome.actions, at=at)
             action_outbox.change(connection, each.outcome.action_changes, at=at)
+        closed = ((each.stored.entry, rollup) for each in advanced for rollup in each.outcome.rollups)
+        decision_log.put_rollups(connection, closed)
         decision_log.put_run(connection, self.run, self.pipeline.run, sequence=self.sequence, at=at)
         for attempt, sender in self._heard:
             number = self._next_counters[attempt, sender]
             observation_log.put_next_counter(connection, self.run, attempt=attempt, sender=sender, next_counter=number)
         self._heard.clear()
-        if self.sequence - self._snapshot_at >= SNAPSHOT_EVERY:
-            observation_log.put_snapshot(connection, self.run, self.sequence, self.pipeline.snapshot())
+        if self._is_snapshot_due or self.sequence - self._snapshot_at >= SNAPSHOT_EVERY:
+            self.rest(connection)
+
+    def rest(self, connection: Connection) -> None:
+        """Writes a snapshot, if there is none of this moment: who takes the run up again need fold nothing."""
+        if self.sequence > self._snapshot_at:
+            snapshots.put(connection, self.run, self.sequence, self.pipeline.snapshot())
             self._snapshot_at = self.sequence
+            self._is_snapshot_due = False
 
     def _refold(self, connection: Connection) -> None:
-        newest = observation_log.newest_snapshot(connection, self.run, VERSION)
-        if newest is not None:
-            self._snapshot_at, tree = newest
-            self.pipeline.restore(tree)
-            self._received_at = observation_log.received_at(connection, self.run, self._snapshot_at)
-        self.sequence = self._snapshot_at
+        """From the newest snapshot that can be read, else from the beginning.
+
+        Where old entries have expired, the beginning comes out a little different each time more of them do; so what
+        comes out now is put down at once.
+        """
+        for sequence, tree in snapshots.newest_first(connection, self.run, VERSION):
+            try:
+                self.pipeline.restore(tree)
+            except ValueError as error:
+                log.warning("the snapshot of run %s at entry %d is passed over: %s", self.run, sequence, error)
+                self.pipeline = Pipeline(self.run)
+                continue
+            self.sequence = self._snapshot_at = sequence
+            self._received_at = observation_log.received_at(connection, self.run, sequence)
+            break
+        folded = 0
         for stored in observation_log.read(connection, self.run, after=self._snapshot_at):
             self.pipeline.advance(stored.entry)
             self.sequence = stored.entry.sequence
             self._received_at = stored.entry.received_at
+            folded += 1
+        self._is_snapshot_due = self.sequence - self._snapshot_at > folded
+
+
+class Resident:
+    """The runs in memory. Used by the writer's thread alone.
+
+    Args:
+        policy: the policy in force, as TOML.
+    """
+
+    def __init__(self, policy: str) -> None:
+        self._policy = policy
+        self._streams: dict[RunId, Stream] = {}
+        self._begun: set[RunId] = set()
+        """Runs whose logs say that this daemon listens."""
+
+    def __getitem__(self, run: RunId) -> Stream:
+        return self._streams[run]
+
+    def __contains__(self, run: object) -> bool:
+        return run in self._streams
+
+    def __len__(self) -> int:
+        return len(self._streams)
+
+    def items(self) -> ItemsView[RunId, Stream]:
+        """Each with its stream."""
+        return self._streams.items()
+
+    def take_up(self, connection: Connection, run: RunId) -> list[Advanced]:
+        """Brings a run into memory; returns what its log is told of who listens, and who holds all runs."""
+        stream = self._streams[run] = Stream(connection, run)
+        at = clock.now()
+        begun = [] if run in self._begun else stream.begin(self._policy, received_at=at)
+        self._begun.add(run)
+        return begun + stream.follow(fleet_hold.read(connection), received_at=at)
+
+    def spare(self, silent_since: float) -> list[RunId]:
+        """Some runs that do not train and of which nothing was heard since then (monotonic seconds)."""
+        silent = (run for run, each in self._streams.items() if each.heard_at < silent_since)
+        return [run for run in silent if self._streams[run].pipeline.run.phase != "training"][:RESTING_AT_ONCE]
+
+    def let_go(self, runs: Iterable[RunId]) -> None:
+        """Forgets streams that rest."""
+        for run in runs:
+            del self._streams[run]
+
+    def doubt(self, runs: Iterable[RunId]) -> None:
+        """Forgets streams that ran ahead of what was committed."""
+        for run in runs:
+            self._streams.pop(run, None)
+            self._begun.discard(run)
+
+    def listen_anew(self) -> None:
+        """There was a gap: who rests hears of it at its next word."""
+        self._begun.intersection_update(self._streams)

@@ -16,7 +16,7 @@ from typing import Any, Final, TypeVar
 
 from sentinel import clock
 from sentinel.domain.errors import StoreUnavailable
-from sentinel.engine.streams import Advanced, Stream
+from sentinel.engine.streams import Advanced, Resident, Stream
 from sentinel.engine.witness import Witness
 from sentinel.protocol.commands import Reply
 from sentinel.protocol.ids import RunId
@@ -53,6 +53,8 @@ class _Transaction:
     advanced: dict[RunId, list[Advanced]] = field(default_factory=dict)
     ordered: set[RunId] = field(default_factory=set)
     """Runs whose orders go out with an answer to this transaction."""
+    resting: set[RunId] = field(default_factory=set)
+    """Runs that leave the memory after it, should nothing be told of them in it."""
 
     def note(self, run: RunId, advanced: Sequence[Advanced]) -> None:
         self.advanced.setdefault(run, []).extend(advanced)
@@ -86,7 +88,7 @@ class Writer:
         self._took = took
         self._lease = lease
         self._lost = lost
-        self._streams: dict[RunId, Stream] = {}
+        self._streams = Resident(policy)
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._refusal = STANDS_BY
         self._ticked_at = 0.0
@@ -117,18 +119,17 @@ class Writer:
         return self._thread.is_alive()
 
     @property
+    def resident(self) -> int:
+        """Runs in memory."""
+        return len(self._streams)
+
+    @property
     def waiting(self) -> int:
         """Jobs that wait for the next transaction."""
         return self._jobs.qsize()
 
     def ingest(self, batch: ObservationBatch, payloads: Sequence[str], *, received_at: float) -> Future[Reply]:
-        """Takes a batch; the future holds the reply once the batch is durable.
-
-        Args:
-            batch: decoded.
-            payloads: the JSON text of each observation, as it came.
-            received_at: Unix seconds.
-        """
+        """Takes a batch with each observation's JSON text as it came; the future holds the reply once it is durable."""
         return self._submit(lambda transaction: _ingest(transaction, batch, payloads, received_at), size=len(payloads))
 
     def tell(self, run: RunId, make: Callable[[Stream], Any | None]) -> Future[bool]:
@@ -160,11 +161,24 @@ class Writer:
 
         return self._submit(work)
 
+    def rest(self, *, silent_s: float) -> Future[int]:
+        """Lets runs that do not train go from memory after a silence; each is taken up again at its next word."""
+
+        def work(transaction: _Transaction) -> int:
+            runs = self._streams.spare(clock.monotonic() - silent_s)
+            for run in runs:
+                transaction.stream(run).rest(transaction.connection)
+            transaction.resting.update(runs)
+            return len(runs)
+
+        return self._submit(work)
+
     def _note_gap(self, transaction: _Transaction, now: float) -> None:
         """Where this process was stopped for a while, it begins to listen anew to all who have not spoken since."""
         last, self._ticked_at = self._ticked_at, now
         if now - last <= GAP_S:
             return
+        self._streams.listen_anew()
         for run, stream in self._streams.items():
             if stream.heard_at - last < GAP_S:
                 stream.heard_at = now
@@ -175,7 +189,7 @@ class Writer:
 
         def work(transaction: _Transaction) -> None:
             fleet_hold.put(transaction.connection, hold, at=clock.now())
-            for run in list(self._streams):
+            for run in [run for run, _ in self._streams.items()]:
                 transaction.note(run, transaction.stream(run).follow(hold, received_at=clock.now()))
 
         return self._submit(work)
@@ -219,6 +233,7 @@ class Writer:
         self._took(clock.monotonic() - began)
         for run, advanced in transaction.advanced.items():
             self._show(self._streams[run], advanced)
+        self._streams.let_go(transaction.resting - transaction.advanced.keys())
         for job, answer in zip(jobs, answers, strict=True):
             job.future.set_result(answer)
 
@@ -231,10 +246,7 @@ class Writer:
         def stream(run: RunId) -> Stream:
             touched.add(run)
             if run not in self._streams:
-                self._streams[run] = Stream(connection, run)
-                at, hold = clock.now(), fleet_hold.read(connection)
-                begun[run] = self._streams[run].begin(self._policy, received_at=at)
-                begun[run] += self._streams[run].follow(hold, received_at=at)
+                begun[run] = self._streams.take_up(connection, run)
             return self._streams[run]
 
         transaction = _Transaction(connection, stream)
@@ -257,8 +269,7 @@ class Writer:
                 log.exception("a witness of the commits of run %s failed", stream.run)
 
     def _failed(self, jobs: Sequence[_Job], touched: set[RunId], error: Exception) -> None:
-        for run in touched:
-            self._streams.pop(run, None)
+        self._streams.doubt(touched)
         if not isinstance(error, StoreUnavailable) and len(jobs) > 1:
             for job in jobs:  # one of them is at fault: the others must not pay for it
                 self._commit([job])
@@ -273,20 +284,7 @@ class Writer:
 
 def _ingest(transaction: _Transaction, batch: ObservationBatch, payloads: Sequence[str], received_at: float) -> Reply:
     stream = transaction.stream(batch.run)
-    stream.heard_at = clock.monotonic()
-    advanced: list[Advanced] = []
-    for offset, (observation, payload) in enumerate(zip(batch.observations, payloads, strict=True)):
-        if stream.take_number(batch.attempt, batch.sender, batch.first_counter + offset):
-            advanced.append(
-                stream.append(
-                    observation,
-                    payload,
-                    received_at=received_at,
-                    attempt=batch.attempt,
-                    sender=batch.sender,
-                    backlog=batch.backlog,
-                )
-            )
+    advanced = stream.take(batch, payloads, received_at=received_at)
     transaction.note(batch.run, advanced)
     commands = () if batch.backlog else stream.pipeline.orders_for(batch.attempt)
     if commands:

@@ -113,7 +113,10 @@ class Pipeline:
         """
         if tree.get("version") != VERSION:
             raise ValueError(f"the snapshot is of pipeline version {tree.get('version')!r}, this is {VERSION!r}")
-        for name, part in self._parts.by_name().items():
+        parts = self._parts.by_name()
+        if missing := parts.keys() - tree.keys():
+            raise ValueError(f"the snapshot lacks {', '.join(sorted(missing))}")
+        for name, part in parts.items():
             snapshot.restore(part, tree[name])
 
     def _advance(self, entry: LogEntry, outcome: Outcome) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from sentinel.protocol.ids import AttemptId
 from sentinel.protocol.observations import StepReport
 
 WIDTHS: Final = (16, 256, 4096)
@@ -45,6 +46,7 @@ class Rollup:
     maximum: float | None = None
     total: float = 0.0
     last: float | None = None
+    attempt: AttemptId = AttemptId("")
 
     def take(self, value: float) -> None:
         """Adds one value."""
@@ -87,7 +89,7 @@ class Rollups:
     def __init__(self) -> None:
         self.state = RollupsState()
 
-    def take(self, report: StepReport, sequence: int) -> list[Rollup]:
+    def take(self, report: StepReport, sequence: int, attempt: AttemptId = AttemptId("")) -> list[Rollup]:
         """Adds a report's values."""
         full: list[Rollup] = []
         extras = self.state.extras
@@ -96,7 +98,7 @@ class Rollups:
             bucket = self.state.buckets.get(series)
             if bucket is None:
                 bucket = self.state.buckets[series] = Rollup(
-                    series, 0, report.segment, sequence, report.step, report.step
+                    series, 0, report.segment, sequence, report.step, report.step, attempt=attempt
                 )
             bucket.last_step = report.step
             bucket.take(value)
@@ -123,7 +125,13 @@ class Rollups:
         above = self.state.buckets.get(above_key)
         if above is None:
             above = self.state.buckets[above_key] = Rollup(
-                bucket.series, level, bucket.segment, bucket.first_sequence, bucket.first_step, bucket.last_step
+                bucket.series,
+                level,
+                bucket.segment,
+                bucket.first_sequence,
+                bucket.first_step,
+                bucket.last_step,
+                attempt=bucket.attempt,
             )
         above.merge(bucket)
         return closed + self._close(above_key, above) if above.count >= WIDTHS[level] else closed

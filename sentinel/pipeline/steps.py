@@ -23,7 +23,7 @@ def step(parts: Parts, entry: LogEntry, report: StepReport, outcome: Outcome) ->
         unheard_rollback(parts, entry, report, outcome)
     parts.deciding.state.worked_steps += report.step - run.step
     run.segment, run.step, run.loss = report.segment, report.step, report.loss
-    outcome.rollups += parts.rollups.take(report, entry.sequence)
+    outcome.rollups += parts.rollups.take(report, entry.sequence, entry.attempt)
     see(parts, entry, outcome)
     outcome.checkpoints += parts.catalog.step(report.step, faults_open=bool(parts.incidents.of_model))
     _follow_recovery(parts, entry, report, outcome)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, fields
 from itertools import groupby
 from operator import itemgetter
 from typing import Any, Final
@@ -13,11 +13,13 @@ from sqlalchemy import ColumnElement, Connection, RowMapping, Select, insert, se
 from sentinel.domain.log_entry import LogEntry
 from sentinel.domain.runs import Run
 from sentinel.pipeline.outcome import Outcome
-from sentinel.protocol.codec import dumps, parse, to_tree
+from sentinel.pipeline.rollups import Rollup
+from sentinel.protocol.codec import dumps, parse
 from sentinel.protocol.ids import DecisionId, IncidentId, RunId
 from sentinel.store.tables import checkpoints, decisions, findings, incidents, rollups, runs
-from sentinel.store.writing import upsert
+from sentinel.store.writing import add, upsert
 
+_OF_ROLLUPS: Final = tuple(field.name for field in fields(Rollup))
 Document = dict[str, Any]
 """A stored JSON text, parsed; floats that are not finite are spelled as text."""
 NODE_SHOWN: Final = 128
@@ -39,12 +41,20 @@ class IncidentFilter:
 
 
 def put_outcome(connection: Connection, entry: LogEntry, outcome: Outcome) -> None:
-    """Writes what an entry led to; the actions go to the outbox."""
+    """Writes what an entry led to, but for actions, which go to the outbox, and rollups, which go together."""
     _put_findings(connection, entry, outcome)
     _put_incidents(connection, entry, outcome)
     _put_decisions(connection, entry, outcome)
     _put_checkpoints(connection, entry, outcome)
-    _put_rollups(connection, entry, outcome)
+
+
+def put_rollups(connection: Connection, closed: Iterable[tuple[LogEntry, Rollup]]) -> None:
+    """Writes buckets, each with the entry that closed it."""
+    rows = [
+        {"run": entry.run, "last_sequence": entry.sequence} | {name: getattr(rollup, name) for name in _OF_ROLLUPS}
+        for entry, rollup in closed
+    ]
+    add(connection, rollups, rows)
 
 
 def put_run(connection: Connection, run: RunId, summary: Run, *, sequence: int, at: float) -> None:
@@ -242,10 +252,3 @@ def _put_checkpoints(connection: Connection, entry: LogEntry, outcome: Outcome) 
         for checkpoint in newest.values()
     ]
     upsert(connection, checkpoints, rows)
-
-
-def _put_rollups(connection: Connection, entry: LogEntry, outcome: Outcome) -> None:
-    rows = [{"run": entry.run, "last_sequence": entry.sequence, **to_tree(rollup)} for rollup in outcome.rollups]
-    whole = [{name: row.get(name) for name in ("minimum", "maximum", "last")} | row for row in rows]
-    if whole:
-        connection.execute(insert(rollups), whole)

@@ -1,21 +1,20 @@
-"""The log of each run, how far each sender was heard, and snapshots of the pipeline."""
+"""The log of each run, and how far each sender was heard."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sqlalchemy import Connection, RowMapping, delete, func, insert, select
+from sqlalchemy import Connection, RowMapping, func, select
 
 from sentinel.domain.log_entry import LogEntry
-from sentinel.protocol.codec import DecodeError, decode_observation, dumps, parse
+from sentinel.protocol.codec import DecodeError, decode_observation, parse
 from sentinel.protocol.ids import AttemptId, RunId, SenderId
 from sentinel.protocol.observations import Observation, UnknownObservation
-from sentinel.store.tables import observations, senders, snapshots
-from sentinel.store.writing import upsert
+from sentinel.store.tables import observations, senders
+from sentinel.store.writing import add, upsert
 
-SNAPSHOTS_KEPT: Final = 2
 _PAGE: Final = 2000
 
 
@@ -29,8 +28,7 @@ class StoredEntry:
 
 def append(connection: Connection, entries: Sequence[StoredEntry]) -> None:
     """Appends entries, whose sequences the caller has chosen."""
-    if entries:
-        connection.execute(insert(observations), [_row(each) for each in entries])
+    add(connection, observations, [_row(each) for each in entries])
 
 
 def read(connection: Connection, run: RunId, *, after: int = 0) -> Iterator[StoredEntry]:
@@ -91,34 +89,6 @@ def put_next_counter(
 ) -> None:
     """Notes how far a sender was heard."""
     upsert(connection, senders, [{"run": run, "attempt": attempt, "sender": sender, "next_counter": next_counter}])
-
-
-def put_snapshot(connection: Connection, run: RunId, sequence: int, snapshot: Mapping[str, Any]) -> None:
-    """Keeps a snapshot, and lets older ones go."""
-    row = {"run": run, "sequence": sequence, "version": snapshot["version"], "document": dumps(dict(snapshot))}
-    upsert(connection, snapshots, [row])
-    older = (
-        select(snapshots.c.sequence)
-        .where(snapshots.c.run == run)
-        .order_by(snapshots.c.sequence.desc())
-        .offset(SNAPSHOTS_KEPT)
-        .limit(1)
-    )
-    spent = connection.execute(older).scalar()
-    if spent is not None:
-        connection.execute(delete(snapshots).where(snapshots.c.run == run, snapshots.c.sequence <= spent))
-
-
-def newest_snapshot(connection: Connection, run: RunId, version: str) -> tuple[int, dict[str, Any]] | None:
-    """The newest snapshot of this pipeline version with its sequence."""
-    query = (
-        select(snapshots.c.sequence, snapshots.c.document)
-        .where(snapshots.c.run == run, snapshots.c.version == version)
-        .order_by(snapshots.c.sequence.desc())
-        .limit(1)
-    )
-    row = connection.execute(query).first()
-    return None if row is None else (row.sequence, parse(row.document))
 
 
 def _observation(row: RowMapping) -> Observation:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, Select, and_, func, select
+from sqlalchemy import ColumnElement, Connection, Select, exists, func, select
 
 from sentinel.pipeline.rollups import WIDTHS, Rollup
 from sentinel.protocol.codec import decode_observation, parse
@@ -98,7 +98,8 @@ class _Tile:
 
 def _coarsest(connection: Connection, wanted: Wanted) -> int:
     """The level to begin with."""
-    if _is_within(connection, select(observations.c.sequence).where(*_in_log(wanted)), wanted.points * REPORTS_READ):
+    reports = select(observations.c.sequence).where(*_in_log(wanted))
+    if _is_within(connection, reports, wanted.points * REPORTS_READ) and not _has_expired(connection, wanted):
         return _LOG
     for level in range(len(WIDTHS) - 1):
         if _is_within(
@@ -113,12 +114,17 @@ def _is_within(connection: Connection, rows: Select[Any], most: int) -> bool:
     return bool(found <= most)
 
 
+def _has_expired(connection: Connection, wanted: Wanted) -> bool:
+    """Whether there are buckets whose reports have gone from the log."""
+    first = (observations.c.run == rollups.c.run, observations.c.sequence == rollups.c.first_sequence)
+    gone = ~exists().where(*first)
+    return connection.execute(select(rollups.c.level).where(*_in_rollups(wanted, 0), gone).limit(1)).first() is not None
+
+
 def _closed(connection: Connection, wanted: Wanted, level: int, covered: int) -> Iterator[tuple[_Tile, int]]:
     """Closed buckets of a level after a sequence, each with the sequence at which it was closed."""
-    first = and_(observations.c.run == rollups.c.run, observations.c.sequence == rollups.c.first_sequence)
     query = (
-        select(rollups, observations.c.attempt)
-        .outerjoin(observations, first)
+        select(rollups)
         .where(*_in_rollups(wanted, level), rollups.c.first_sequence > covered)
         .order_by(rollups.c.first_sequence)
     )
@@ -137,7 +143,7 @@ def _closed(connection: Connection, wanted: Wanted, level: int, covered: int) ->
             total=row["total"],
             last=row["last"],
         )
-        yield _Tile(row["attempt"] or "", rollup), row["last_sequence"]
+        yield _Tile(row["attempt"], rollup), row["last_sequence"]
 
 
 def _open_since(connection: Connection, wanted: Wanted) -> int:

@@ -186,6 +186,7 @@ rollups = Table(
     Column("maximum", Double),
     Column("total", Double, nullable=False),
     Column("last", Double),
+    Column("attempt", _NAME, nullable=False, server_default=""),
     PrimaryKeyConstraint("run", "series", "level", "first_sequence"),
 )
 

@@ -1,23 +1,21 @@
-"""From the POST that shows a non-finite loss to the reply with the rollback, over many runs of one daemon.
-
-Usage: python tests/benchmarks/rollback_latency.py [RUNS]
-"""
+"""From the POST that shows a non-finite loss to the reply with the rollback, over many runs of one daemon."""
 
 from __future__ import annotations
 
 import math
 import signal
-import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
 
+from tests.benchmarks.rows import Row, percentile
 from tests.daemons import Agent, DaemonProcess
 
 
-def main(runs: int) -> None:
-    """Prints the latencies in milliseconds."""
+def measure(*, runs: int) -> Iterator[Row]:
+    """One row."""
     taken: list[float] = []
     with tempfile.TemporaryDirectory() as folder:
         daemon = DaemonProcess(Path(folder))
@@ -30,10 +28,10 @@ def main(runs: int) -> None:
                 taken.append((time.perf_counter() - began) * 1e3)
                 assert [command.step for command in reply.commands] == [20]
         daemon.end(signal.SIGTERM)
-    taken.sort()
-    p99 = taken[math.ceil(0.99 * len(taken)) - 1]
-    print(f"{runs} runs: median {median(taken):.1f} ms, p99 {p99:.1f} ms, worst {taken[-1]:.1f} ms")
-
-
-if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 200)
+    middle_ms, p99_ms = median(taken), percentile(taken, 0.99)
+    yield Row(
+        "rollback",
+        "POST with the NaN to the reply with the order",
+        f"median {middle_ms:.1f} ms, p99 {p99_ms:.1f} ms, worst {max(taken):.1f} ms ({runs} runs)",
+        {"median_ms": middle_ms, "p99_ms": p99_ms, "worst_ms": max(taken), "runs": runs},
+    )

@@ -20,6 +20,7 @@ from sentinel.protocol.ids import RunId
 from sentinel.protocol.observations import (
     AttemptEnded,
     Heartbeat,
+    Observation,
     ObservationBatch,
     OperatorRequest,
     PipelineStarted,
@@ -28,7 +29,7 @@ from sentinel.protocol.observations import (
     Tick,
     UnknownObservation,
 )
-from sentinel.store import observation_log
+from sentinel.store import observation_log, snapshots
 from sentinel.store.session import Connection
 from tests.builders import DEFAULT_POLICY, RUN
 from tests.daemons import Speaker, Voice, writing
@@ -125,8 +126,8 @@ def test_a_restart_brings_the_same_state_back(tmp_path: Path, steps: int) -> Non
         for _ in range(steps // 100):
             voice.train(100)
         before = state_of(writer)
-        snapshot = writer.write(lambda c: observation_log.newest_snapshot(c, RUN, VERSION)).result()
-        assert (snapshot is not None) is (steps > SNAPSHOT_EVERY)
+        snapshot = writer.write(lambda c: snapshots.newest(c, RUN, VERSION)).result()
+        assert (snapshot > 0) is (steps > SNAPSHOT_EVERY)
     with writing(tmp_path) as writer:
         assert state_of(writer) == before
         assert isinstance(log_of(writer)[-1], PipelineStarted)
@@ -360,3 +361,78 @@ def test_many_senders_at_once_are_all_taken(tmp_path: Path) -> None:
             thread.join()
         assert taken == [70] * 9
         assert sum(len(log_of(writer, RunId(f"run-{n}"))) for n in range(3)) == 9 * 70 + 3 * 2
+
+
+def test_runs_that_are_over_leave_the_memory_and_decide_as_before(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that rests between any two of its words has the log, state and decisions of one that never did."""
+
+    def story(folder: Path, *, rests: bool) -> tuple[list[Observation], Any]:
+        with writing(folder) as writer:
+            voice = Voice(writer)
+
+            def rest() -> None:
+                if rests:
+                    assert writer.rest(silent_s=-1.0).result(timeout=30) == 1
+                    assert writer.resident == 0
+
+            voice.start()
+            voice.train(40)
+            voice.tell(AttemptEnded(at=0.0, outcome="failed", step=voice.step))
+            rest()
+            voice = Voice(writer, attempt="attempt-2")
+            voice.ready_to_roll_back()
+            (command,) = voice.break_down().commands
+            assert writer.rest(silent_s=-1.0).result(timeout=30) == 0
+            voice.roll_back(command.id, command.step)
+            voice.tell(AttemptEnded(at=0.0, outcome="interrupted", step=voice.step))
+            rest()
+            voice.tell(Heartbeat(at=0.0, step=voice.step))
+            return log_of(writer), state_of(writer)
+
+    monkeypatch.setattr(clock, "now", lambda: 1000.0)
+    told, state = story(tmp_path_factory.mktemp("resting"), rests=True)
+    assert (told, state) == story(tmp_path_factory.mktemp("staying"), rests=False)
+
+
+def test_a_gap_while_a_run_rests_is_told_at_its_next_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who was taken from memory hears that the daemon listens anew like everybody else."""
+    with writing(tmp_path) as writer:
+        voice = Voice(writer)
+        voice.start()
+        voice.tell(AttemptEnded(at=0.0, outcome="finished", step=0))
+        assert writer.rest(silent_s=-1.0).result(timeout=30) == 1
+        passed = clock.monotonic
+        monkeypatch.setattr(clock, "monotonic", lambda: passed() + 300.0)
+        writer.tick(silent_s=5.0).result(timeout=30)
+        voice.tell(Heartbeat(at=0.0, step=0))
+        assert [type(each) for each in log_of(writer)[-2:]] == [PipelineStarted, Heartbeat]
+
+
+@pytest.mark.parametrize("damage", ['{"version":"?"}', "DELETE"])
+def test_a_snapshot_that_cannot_be_read_is_passed_over(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, damage: str
+) -> None:
+    """One that lacks a part leads to the one before it, without that to a fold from the start, to the same state."""
+    with writing(tmp_path) as writer:
+        voice = Voice(writer)
+        voice.ready_to_roll_back()
+        writer.write(lambda c: Stream(c, RUN).rest(c)).result(timeout=30)
+        voice.train(20)
+        writer.write(lambda c: Stream(c, RUN).rest(c)).result(timeout=30)
+        before = state_of(writer)
+
+        def spoil(connection: Connection) -> None:
+            newest = "sequence = (SELECT max(sequence) FROM snapshots)"
+            if damage == "DELETE":
+                connection.execute(text(f"DELETE FROM snapshots WHERE NOT {newest}"))
+            document = damage.replace("?", VERSION) if damage != "DELETE" else f'{{"version":"{VERSION}"}}'
+            connection.execute(
+                text(f"UPDATE snapshots SET document = :document WHERE {newest}"), {"document": document}
+            )
+
+        writer.write(spoil).result(timeout=30)
+    with writing(tmp_path) as writer:
+        assert state_of(writer) == before
+    assert "is passed over: the snapshot lacks catalog, deciding" in caplog.text

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from sentinel import clock
-from tests.daemons import database_url
+from tests.daemons import database_url, make_schema
 from tests.faults.inspection import Inspection
 from tests.faults.mortal import Fate, Mortal
 from tests.faults.network import Network, Weather
@@ -66,6 +66,7 @@ def torture(plan: Plan, folder: Path) -> Report:
     """
     began = clock.monotonic()
     over = threading.Event()
+    make_schema(folder)
     daemon = Mortal(database_url=database_url(folder))
     with ExitStack() as ends:
         daemon.live()

@@ -38,7 +38,8 @@ class Network:
 
     def __init__(self, port: int, weather: Weather, *, seed: int = 0) -> None:
         self.mishaps: Counter[str] = Counter()
-        self._port = port
+        self.port = port
+        """Where new connections lead to: to another daemon, when it takes over."""
         self._weather = weather
         self._random = random.Random(seed)
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=256)
@@ -62,7 +63,7 @@ class Network:
             except OSError:
                 return
             try:
-                far = socket.create_connection(("127.0.0.1", self._port), timeout=PATIENCE_S)
+                far = socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE_S)
             except OSError:
                 near.close()
                 continue
@@ -100,7 +101,7 @@ class Network:
 
     def _repeat(self, said: bytes) -> None:
         """Sends all that was said on a connection once more, on another."""
-        with suppress(OSError), socket.create_connection(("127.0.0.1", self._port), timeout=PATIENCE_S) as again:
+        with suppress(OSError), socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE_S) as again:
             again.sendall(said)
             again.shutdown(socket.SHUT_WR)
             while again.recv(PIECE_BYTES):

@@ -17,9 +17,9 @@ from sentinel.protocol import codec
 from sentinel.protocol.commands import Reply
 from sentinel.protocol.observations import ObservationBatch, StepReport
 from sentinel.store import observation_log
-from sentinel.store.session import migrate, open_database
+from sentinel.store.session import open_database
 from tests.builders import RUN
-from tests.daemons import DaemonProcess, Speaker, Voice, database_url, writing
+from tests.daemons import DaemonProcess, Speaker, Voice, database_url, make_schema, writing
 from tests.postgres import PostgresServer
 
 pytestmark = [
@@ -62,9 +62,7 @@ class Persistent(Speaker):
 @contextmanager
 def two_daemons(folder: Path) -> Iterator[tuple[DaemonProcess, DaemonProcess]]:
     """The one that is on duty, and the one that stands by."""
-    database = open_database(database_url(folder))
-    migrate(database)
-    database.close()
+    make_schema(folder)
     with ExitStack() as ends:
         first = DaemonProcess(folder)
         ends.callback(first.end, signal.SIGKILL)

@@ -103,16 +103,3 @@ def test_senders_are_remembered_each_for_itself(database: Database) -> None:
             (ATTEMPT, other): 3,
             (second, SENDER): 1,
         }
-
-
-def test_the_newest_snapshot_of_a_version_is_found_and_few_are_kept(database: Database) -> None:
-    """A snapshot of another pipeline version is passed over; older ones than two are let go."""
-    with database.transaction() as connection:
-        for sequence in (10, 20, 30):
-            observation_log.put_snapshot(connection, RUN, sequence, {"version": "1", "at": sequence, "x": math.nan})
-        assert observation_log.newest_snapshot(connection, RUN, "1") == (30, {"version": "1", "at": 30, "x": "NaN"})
-        assert observation_log.newest_snapshot(connection, RUN, "2") is None
-        observation_log.put_snapshot(connection, RUN, 40, {"version": "2"})
-        assert observation_log.newest_snapshot(connection, RUN, "1") == (30, {"version": "1", "at": 30, "x": "NaN"})
-        observation_log.put_snapshot(connection, RUN, 50, {"version": "2"})
-        assert observation_log.newest_snapshot(connection, RUN, "1") is None

@@ -8,6 +8,7 @@ import pytest
 from sqlalchemy import text
 
 from sentinel.domain.errors import StoreUnavailable
+from sentinel.store import session
 from sentinel.store.session import lock, migrate, network_file_system, open_database, revision
 from tests.daemons import database_url
 
@@ -81,6 +82,26 @@ def test_a_corrupt_database_is_left_as_it_is(tmp_path: Path, journal: str) -> No
     with pytest.raises(StoreUnavailable, match="move it away and restore a copy"):
         open_database(f"sqlite:///{path}")
     assert path.read_bytes() == ruined
+
+
+@pytest.mark.parametrize("damage", ["header", "length"])
+def test_a_large_database_is_looked_at_and_not_through(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: str
+) -> None:
+    """Beyond a size a ruined page is not looked for; a ruined header or a file that was cut is refused."""
+    monkeypatch.setattr(session, "LOOKED_THROUGH_BYTES", 4096)
+    path = tmp_path / "sentinel.db"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE numbers (value)")
+        connection.executemany("INSERT INTO numbers VALUES (?)", [(str(value) * 50,) for value in range(500)])
+        connection.commit()
+    ruined = bytearray(path.read_bytes())
+    ruined[3 * 4096 : 3 * 4096 + 512] = b"\xff" * 512
+    path.write_bytes(ruined)
+    open_database(f"sqlite:///{path}").close()
+    path.write_bytes(b"\xff" * 512 + ruined[512:] if damage == "header" else ruined[: 5 * 4096])
+    with pytest.raises(StoreUnavailable, match="move it away and restore a copy"):
+        open_database(f"sqlite:///{path}")
 
 
 def test_a_missing_folder_is_named(tmp_path: Path) -> None:

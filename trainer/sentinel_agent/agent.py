@@ -111,7 +111,8 @@ class Leader(RankAgent):
         except OSError as error:
             self._say(f"the run's name cannot be kept, a resume will not find it: {error}; set SENTINEL_RUN={self.run}")
         sender = SenderId("rank-0")
-        self.spool = Spool(self._folder / self.run / "spool", attempt=self.attempt, sender=sender, say=self._say)
+        kept_in = self._folder / self.run / "spool" if self.settings.spool is None else self.settings.spool / self.run
+        self.spool = Spool(kept_in, attempt=self.attempt, sender=sender, say=self._say)
         self.courier.begin(
             Sender(
                 self.settings.url,

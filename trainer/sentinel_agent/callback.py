@@ -55,6 +55,7 @@ class SentinelCallback(Callback):
         data: what becomes of the data at a rollback: ``forward``, it goes on where it is; ``exact``, it goes back too
             and what is suspect is skipped. By default exact where the loaders allow it and the daemon's policy asks.
         token_file: a file with the daemon's token; by default ``SENTINEL_TOKEN_FILE``.
+        spool: a folder for what no daemon takes; by default ``SENTINEL_SPOOL``, else beside the run's name.
         mistyped: anything else; it is told with the nearest right name.
     """
 
@@ -67,6 +68,7 @@ class SentinelCallback(Callback):
         checkpoint_every: int | None = None,
         data: DataMode | None = None,
         token_file: str | Path | None = None,
+        spool: str | Path | None = None,
         **mistyped: object,
     ) -> None:
         self.guard = Guard(say)
@@ -78,6 +80,7 @@ class SentinelCallback(Callback):
             "checkpoint_every": checkpoint_every,
             "data": data,
             "token_file": token_file,
+            "spool": spool,
             **mistyped,
         }
         self._taps = Taps(self.guard)

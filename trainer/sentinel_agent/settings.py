@@ -19,8 +19,8 @@ from sentinel.protocol.observations import DataMode, Mode
 DEFAULT_URL: Final = "http://127.0.0.1:8321"
 MODES: Final[tuple[Mode, ...]] = get_args(Mode)
 DATA_MODES: Final[tuple[DataMode, ...]] = get_args(DataMode)
-OPTIONS: Final = ("run", "url", "mode", "checkpoint_every", "data", "token_file")
-VARIABLES: Final = {name: f"SENTINEL_{name.upper()}" for name in ("run", "url", "mode", "token_file")}
+OPTIONS: Final = ("run", "url", "mode", "checkpoint_every", "data", "token_file", "spool")
+VARIABLES: Final = {name: f"SENTINEL_{name.upper()}" for name in ("run", "url", "mode", "token_file", "spool")}
 NEAR_MISS: Final = 0.88
 """Similarity from which a variable is taken for a mistyped one of ours (``SENTINEL_RUN_ID``: 0.89); the daemon's own
 variables are farther away."""
@@ -38,6 +38,8 @@ class Settings:
     """Optimizer steps between checkpoints that the agent saves itself; None: it saves none."""
     data: DataMode | None = None
     """The data after a rollback: where it is (forward) or set back (exact); None: exact where that can be done."""
+    spool: Path | None = None
+    """Where what no daemon takes is kept; None: beside the run's name. A local disk never hangs as a remote one may."""
     token: str | None = field(default=None, repr=False)
     warnings: tuple[str, ...] = ()
     """What the user should mend; nothing of it stops anything."""
@@ -61,6 +63,7 @@ def resolve(options: Mapping[str, object], environ: Mapping[str, str] = os.envir
         mode=_mode(given.get("mode", "observe"), warnings),
         checkpoint_every=_checkpoint_every(given.get("checkpoint_every"), warnings),
         data=_data(given.get("data"), warnings),
+        spool=Path(str(given["spool"])).expanduser().absolute() if given.get("spool") else None,
         token=_token(given.get("token_file"), warnings),
         warnings=tuple(warnings),
     )

@@ -27,6 +27,13 @@ def test_argument_goes_before_environment_and_default(tmp_path: Path) -> None:
     )
 
 
+def test_the_spool_may_be_anywhere(tmp_path: Path) -> None:
+    """A folder for what no daemon takes comes from the option or the variable; a home is found, and it is absolute."""
+    assert resolve({"spool": tmp_path}, {"SENTINEL_SPOOL": "elsewhere"}).spool == tmp_path
+    assert resolve({}, {"SENTINEL_SPOOL": "elsewhere"}).spool == Path("elsewhere").absolute()
+    assert resolve({"spool": "~/spool"}, {}).spool == Path.home() / "spool"
+
+
 def test_token_is_not_shown(tmp_path: Path) -> None:
     """The settings can be printed without telling the token."""
     secret = tmp_path / "token"
