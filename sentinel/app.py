@@ -10,6 +10,7 @@ import socket
 import threading
 from collections.abc import Sequence
 from contextlib import ExitStack
+from functools import partial
 from typing import Final
 
 import uvicorn
@@ -19,6 +20,7 @@ from sentinel import log
 from sentinel.alerts.log_channel import LogChannel
 from sentinel.alerts.webhook import Webhook
 from sentinel.api.application import create_app
+from sentinel.api.auth import check as check_token
 from sentinel.api.services import Services
 from sentinel.domain.errors import InvalidInput, SentinelError
 from sentinel.domain.executor import Executor
@@ -33,6 +35,8 @@ from sentinel.settings import Settings, check
 from sentinel.store import decision_log
 from sentinel.store.lease import RENEW_EVERY_S, Lease
 from sentinel.store.session import Database, check_current, lock, migrate, open_database
+from sentinel.web.pages import create_router
+from sentinel.web.site import Site
 
 logger = logging.getLogger(__name__)
 
@@ -100,7 +104,11 @@ class Daemon:
             database, settings.policy(), [watch], took=metrics.commit_seconds.observe, lease=lease, lost=self.end
         )
         metrics.writer_waiting.set_function(lambda: writer.waiting)
-        dispatcher = Dispatcher(writer, _channels(settings.webhook_url, public_url, parts), metrics.alert_tried)
+        metrics.on_duty.set_function(lambda: not writer.refusal)
+        channels = _channels(settings.webhook_url, public_url, parts)
+        for channel in channels:
+            metrics.know_channel(channel.name)
+        dispatcher = Dispatcher(writer, channels, metrics.alert_tried)
         scheduler.every(TICK_EVERY_S, "ticks", lambda: writer.tick(silent_s=TICK_EVERY_S).result())
         scheduler.every(DISPATCH_EVERY_S, "dispatch", dispatcher.dispatch)
         work = ExitStack()
@@ -128,8 +136,10 @@ class Daemon:
         )
 
     def _serve(self, services: Services, listener: socket.socket, parts: ExitStack) -> None:
+        app = create_app(services)
+        app.include_router(create_router(_site(services)))
         config = uvicorn.Config(
-            create_app(services),
+            app,
             log_config=None,
             access_log=False,
             lifespan="off",
@@ -161,7 +171,7 @@ class _Watch:
     def committed(self, stream: Stream, advanced: Sequence[Advanced]) -> None:
         """Entries of one run are durable."""
         pairs = [(each.stored.entry, each.outcome) for each in advanced]
-        self._metrics.committed(stream.run, stream.pipeline.run, pairs)
+        self._metrics.committed(stream.run, stream.pipeline.run, pairs, stream.pipeline.checkpoints)
         if any(action.executor == "alert" for _, outcome in pairs for action in outcome.actions):
             self._scheduler.soon("dispatch")
 
@@ -230,6 +240,10 @@ def _channels(webhook_url: str | None, public_url: str, parts: ExitStack) -> lis
         parts.callback(webhook.close)
         channels.append(webhook)
     return channels
+
+
+def _site(services: Services) -> Site:
+    return Site(database=services.database, public_url=services.public_url, admit=partial(check_token, services))
 
 
 def _take_up(database: Database, writer: Writer, metrics: Metrics) -> None:

@@ -9,7 +9,7 @@ from hmac import compare_digest
 
 from fastapi import Request
 
-from sentinel.api.services import Provided
+from sentinel.api.services import Provided, Services
 from sentinel.domain.errors import NotAuthorized
 
 
@@ -19,9 +19,18 @@ async def authorize(request: Request, services: Provided) -> None:
     Raises:
         NotAuthorized: it shows none, or another one.
     """
+    check(services, request.headers.get("authorization", ""))
+
+
+def check(services: Services, authorization: str) -> None:
+    """Lets pass who shows the token in this header.
+
+    Raises:
+        NotAuthorized: it shows none, or another one.
+    """
     if services.token is None:
         return
-    scheme, _, shown = request.headers.get("authorization", "").partition(" ")
+    scheme, _, shown = authorization.partition(" ")
     if scheme.lower() != "bearer":
         raise NotAuthorized("this daemon wants a token, and the request carries none")
     if not compare_digest(shown.strip().encode(), services.token.encode()):

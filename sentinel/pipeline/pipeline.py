@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from sentinel.checkpoints.retention import releasable
+from sentinel.domain.checkpoints import Checkpoint
 from sentinel.domain.log_entry import LogEntry
 from sentinel.domain.runs import Run
 from sentinel.pipeline import answers, attempts, machines, operators, snapshot, steps
@@ -68,6 +69,11 @@ class Pipeline:
     def policy_text(self) -> str:
         """The policy in force, as TOML; empty before the first."""
         return self._parts.deciding.state.policy
+
+    @property
+    def checkpoints(self) -> list[Checkpoint]:
+        """The checkpoints that are remembered, newest step first."""
+        return self._parts.catalog.checkpoints
 
     def notices_after(self, sequence: int) -> tuple[Notice, ...]:
         """News for the person at the training's terminal."""

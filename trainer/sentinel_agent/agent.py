@@ -31,6 +31,7 @@ from sentinel_agent.keeper import CheckpointKeeper, Contents
 from sentinel_agent.peers import Peers
 from sentinel_agent.rank_agent import Passage, RankAgent
 from sentinel_agent.rank_tally import RankTally
+from sentinel_agent.readings import StepReading
 from sentinel_agent.settings import Settings
 from sentinel_agent.text import plain
 
@@ -57,8 +58,8 @@ class Tally:
     """Disk that only the pins hold."""
 
 
-class Agent(RankAgent):
-    """Watches one attempt.
+class Leader(RankAgent):
+    """Watches one attempt: the agent of rank 0, which alone talks to the daemon.
 
     Args:
         settings: how to behave.
@@ -139,9 +140,13 @@ class Agent(RankAgent):
 
     def step_ended(self, step: int) -> None:
         """The optimizer has made its step number ``step``."""
-        self.courier.inbox.append(self.clock.step_ended(step, self.segment))
+        self.courier.inbox.append(self.close_step(step))
+
+    def close_step(self, step: int) -> StepReading:
+        """Likewise, for a loop that knows more of the step in a moment and puts it into ``courier.inbox`` itself."""
         self.step = step
         self._steps += 1
+        return self.clock.step_ended(step, self.segment)
 
     def checkpoint_saved(self, path: Path, contents: Contents) -> None:
         """The user's script has saved a checkpoint of the state after the newest step."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,7 +18,7 @@ except ImportError:  # the same library, packed alone
 
 from sentinel.protocol.observations import DataMode, Mode
 from sentinel_agent import sidecar
-from sentinel_agent.agent import Agent
+from sentinel_agent.agent import Leader
 from sentinel_agent.board import Board, board
 from sentinel_agent.contents import non_finite
 from sentinel_agent.exact_loop import ExactLoop
@@ -27,7 +28,7 @@ from sentinel_agent.gradient_norm import gradient_norm
 from sentinel_agent.keeper import Contents
 from sentinel_agent.peers import Peers, meet
 from sentinel_agent.settings import Settings, resolve
-from sentinel_agent.start_lines import Start, end_line, say, start_lines
+from sentinel_agent.start_lines import Start, end_line, opening_of, say, start_lines
 from sentinel_agent.trainer_facts import (
     PLAIN_STRATEGIES,
     attempt_facts,
@@ -117,11 +118,11 @@ class SentinelCallback(Callback):
         folder = Path(trainer.default_root_dir).absolute() / ".sentinel"
         if not trainer.is_global_zero:
             own = Follower(trainer.global_rank, settings, device=device, folder=folder, guard=self.guard, say=say)
-            self.agent: Agent | Follower = own
+            self.agent: Leader | Follower = own
         else:
             for warning in settings.warnings:
                 say(f"warning: {warning}")
-            self.agent = Agent(settings, device=device, folder=folder, guard=self.guard, say=say)
+            self.agent = Leader(settings, device=device, folder=folder, guard=self.guard, say=say)
         if link is not None:
             self.agent.meet(link, self._loop)
         self._settings = settings
@@ -250,7 +251,7 @@ class SentinelCallback(Callback):
         agent = self.agent
         agent.end(outcome, reason)
         self.guard.off = True
-        if isinstance(agent, Agent) and agent.keeper is not None:
+        if isinstance(agent, Leader) and agent.keeper is not None:
             say(end_line(agent.tally()))
 
     def _forget_contents(self) -> None:
@@ -267,7 +268,7 @@ class SentinelCallback(Callback):
         assert self._contents is not None  # on_save_checkpoint came by
         return self._contents
 
-    def _why_no_rollback(self, trainer: Any, agent: Agent) -> str:
+    def _why_no_rollback(self, trainer: Any, agent: Leader) -> str:
         if trainer.world_size > 1 and self._settings.mode == "act":
             if agent.peers is None:
                 return "the ranks did not find each other"
@@ -275,18 +276,11 @@ class SentinelCallback(Callback):
                 return f"rank {absent[0]} has no agent that acts"
         return rollback_impossible(trainer)
 
-    def _start(self, trainer: Trainer, agent: Agent, norm: str) -> Start:
+    def _start(self, trainer: Trainer, agent: Leader, norm: str) -> Start:
         assert agent.keeper is not None
-        store, sender = agent.keeper.store, agent.courier.sender
+        store = agent.keeper.store
         return Start(
-            run=agent.run,
-            attempt=agent.attempt,
-            mode=agent.settings.mode,
-            step=agent.step,
-            url=agent.settings.url,
-            answers=sender is not None and sender.delivered_total > 0,
-            problem=None if sender is None else sender.problem,
-            spool="" if agent.spool is None or agent.spool.problem else str(agent.spool.folder),
+            **asdict(opening_of(agent)),
             saving=saving(trainer),
             checkpoint_every=self._every,
             pins=str(store.folder),

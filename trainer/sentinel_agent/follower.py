@@ -30,7 +30,7 @@ LAST_DELIVERY_S: Final = 0.5
 
 
 class Follower(RankAgent):
-    """One rank's agent; rank 0's is an ``Agent``. Where the agents only observe it has no peers to meet.
+    """One rank's agent; rank 0's is a ``Leader``. Where the agents only observe it has no peers to meet.
 
     Args:
         rank: which.

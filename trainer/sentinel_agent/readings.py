@@ -21,18 +21,22 @@ from sentinel_agent.text import plain
 
 
 class StepReading:
-    """What one optimizer step showed. Durations are in seconds, summed over its micro-batches."""
+    """What one optimizer step showed. Durations are in seconds, summed over its micro-batches.
+
+    The loss is the sum of ``losses``, or ``loss`` where it is a number already.
+    """
 
     __slots__ = (
-        "at", "backward_s", "batches", "data_wait_s", "extra", "fingerprint", "forward_s", "grad_norm", "losses", "lr",
-        "optimizer_s", "samples", "segment", "spans", "step", "step_s", "ticket", "tokens",
+        "at", "backward_s", "batches", "data_wait_s", "extra", "fingerprint", "forward_s", "grad_norm", "loss",
+        "losses", "lr", "optimizer_s", "samples", "segment", "spans", "step", "step_s", "ticket", "tokens",
     )  # fmt: skip
 
     def __init__(self) -> None:
         self.at = self.step_s = self.data_wait_s = self.forward_s = self.backward_s = self.optimizer_s = 0.0
         self.step = self.segment = self.batches = 0
         self.losses: list[torch.Tensor] = []
-        self.grad_norm: torch.Tensor | None = None
+        self.loss: float | None = None
+        self.grad_norm: float | torch.Tensor | None = None
         self.lr: float | torch.Tensor | None = None
         self.samples: int | None = None
         self.tokens: int | None = None
@@ -45,10 +49,8 @@ class StepReading:
     def scalars(self) -> list[torch.Tensor]:
         """The tensors among the readings, in the order in which ``report`` takes their values; the loss as one."""
         found = [self.losses[0] if len(self.losses) == 1 else torch.stack(self.losses).sum()] if self.losses else []
-        if self.grad_norm is not None:
-            found.append(self.grad_norm)
-        found += [value for value in (self.lr, *self.extra.values()) if isinstance(value, torch.Tensor)]
-        return found
+        others = (self.grad_norm, self.lr, *self.extra.values())
+        return found + [value for value in others if isinstance(value, torch.Tensor)]
 
 
 class StepClock:
@@ -144,8 +146,8 @@ def report(reading: StepReading, peak_memory_bytes: int | None) -> StepReport | 
     if scalars is None:
         return None
     values = iter(scalars)
-    loss = next(values) if reading.losses else None
-    grad_norm = None if reading.grad_norm is None else next(values)
+    loss = next(values) if reading.losses else reading.loss
+    grad_norm = next(values) if isinstance(reading.grad_norm, torch.Tensor) else reading.grad_norm
     lr = next(values) if isinstance(reading.lr, torch.Tensor) else reading.lr
     extra = {name: next(values) if isinstance(value, torch.Tensor) else value for name, value in reading.extra.items()}
     return StepReport(
@@ -156,10 +158,10 @@ def report(reading: StepReading, peak_memory_bytes: int | None) -> StepReport | 
         grad_norm=grad_norm,
         lr=lr,
         step_s=reading.step_s,
-        data_wait_s=reading.data_wait_s,
-        forward_s=reading.forward_s,
-        backward_s=reading.backward_s,
-        optimizer_s=reading.optimizer_s,
+        data_wait_s=reading.data_wait_s or None,  # a loop that is not stamped there has 0.0
+        forward_s=reading.forward_s or None,
+        backward_s=reading.backward_s or None,
+        optimizer_s=reading.optimizer_s or None,
         tokens=reading.tokens,
         samples=reading.samples,
         peak_memory_bytes=peak_memory_bytes,
