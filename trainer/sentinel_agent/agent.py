@@ -76,8 +76,7 @@ class Leader(RankAgent):
         self.settings = settings
         self.attempt = identity.new_attempt()
         self.run = RunId("")
-        tally = RankTally(0, device_uuid(device))
-        self.courier = Courier(device, tally, guard=guard, on_reply=self._on_reply, say=say)
+        self.courier = Courier(device, RankTally(0, device_uuid(device)), guard=guard, on_reply=self._on_reply, say=say)
         self.gpu = GpuReader(device, self.courier.inbox.append)
         self.keeper: CheckpointKeeper | None = None
         self.spool: Spool | None = None
