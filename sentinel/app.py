@@ -155,7 +155,7 @@ class Daemon:
 
     def _serve(self, services: Services, listener: socket.socket, parts: ExitStack) -> None:
         app = create_app(services)
-        site = Site(services.database, services.public_url, services.access.admit_reader)
+        site = Site(database=services.database, public_url=services.public_url, admit=services.access.admit_reader)
         app.include_router(create_router(site))
         config = uvicorn.Config(
             app,
