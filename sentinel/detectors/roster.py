@@ -5,11 +5,22 @@ from __future__ import annotations
 from typing import Any
 
 from sentinel.detectors.base import Detector
+from sentinel.detectors.crash import Crash
 from sentinel.detectors.dead_training import DeadTraining
 from sentinel.detectors.divergence import Divergence
 from sentinel.detectors.gradient_norm import GradientNorm
+from sentinel.detectors.hang import Hang
 from sentinel.detectors.loss_drop import LossDrop
 from sentinel.detectors.loss_spike import LossSpike
 from sentinel.detectors.nonfinite import Nonfinite
 
-ROSTER: tuple[type[Detector[Any]], ...] = (Nonfinite, LossSpike, Divergence, LossDrop, GradientNorm, DeadTraining)
+ROSTER: tuple[type[Detector[Any]], ...] = (
+    Nonfinite,
+    LossSpike,
+    Divergence,
+    LossDrop,
+    GradientNorm,
+    DeadTraining,
+    Crash,
+    Hang,
+)

@@ -12,13 +12,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 from sentinel.domain.findings import Severity, Verdict
 from sentinel.protocol.ids import CheckpointId, IncidentId
 
 IncidentState = Literal["open", "mitigating", "resolved", "escalated"]
 IncidentEvent = Literal["mitigate", "fail", "recover", "recur", "escalate", "settle"]
+
+PROCESS: Final = "process"
+"""Subject of what befell the training's processes: it says nothing against the numbers that they computed."""
 
 TRANSITIONS: Mapping[tuple[IncidentState, IncidentEvent], IncidentState] = {
     ("open", "mitigate"): "mitigating",
@@ -66,10 +69,12 @@ class Incident:
     open_symptoms: tuple[str, ...] = ()
     """Those whose end no detector has reported."""
     rollbacks: int = 0
+    restarts: int = 0
+    """Attempts that began while it was open."""
     checkpoint: CheckpointId | None = None
-    """The last rolled back to."""
+    """The last that was gone back to."""
     lost_steps: int = 0
-    """Steps given up by rollbacks."""
+    """Steps given up by rollbacks and restarts."""
     lost_s: float = 0.0
     """Seconds from the checkpoint's step to the same step again, over all rollbacks."""
     end_step: int | None = None
@@ -83,3 +88,8 @@ class Incident:
     def is_open(self) -> bool:
         """Whether it is not settled yet."""
         return self.state != "resolved"
+
+    @property
+    def is_of_process(self) -> bool:
+        """Whether the processes are at fault, and not the state of the model."""
+        return self.subject == PROCESS

@@ -18,6 +18,9 @@ from sentinel.store.session import Connection
 
 SNAPSHOT_EVERY = 2000
 """Entries. A restart refolds at most as many for each run: about 0.1 s."""
+TICK_SILENT_EVERY_S = 30.0
+SILENT_AT_MOST_S = 3 * 3600.0
+"""Longer than any phase may last before it is called a hang."""
 DAEMON = SenderId("daemon")
 
 
@@ -38,6 +41,8 @@ class Stream:
         self.sequence = 0
         self.heard_at = clock.monotonic()
         """Daemon's monotonic clock at the last word of a sender, or since when the daemon has listened for one."""
+        self.ticked_at = 0.0
+        """Likewise when its silence was noted last."""
         self._next_counters = observation_log.next_counters(connection, run)
         self._heard: set[tuple[AttemptId, SenderId]] = set()
         self._received_at = 0.0
@@ -78,6 +83,17 @@ class Stream:
         if self.pipeline.policy_text != policy:
             told.append(self.tell(PolicyChanged(at=received_at, policy=policy), received_at=received_at))
         return told
+
+    def is_tick_due(self, now: float) -> bool:
+        """Whether the silence is to be noted: often at first, and no more when even the longest start-up has passed."""
+        phase = self.pipeline.run.phase
+        if phase == "training":
+            return True
+        return (
+            phase == "silent"
+            and now - self.ticked_at >= TICK_SILENT_EVERY_S
+            and now - self.heard_at <= SILENT_AT_MOST_S
+        )
 
     def take_number(self, attempt: AttemptId, sender: SenderId, counter: int) -> bool:
         """Whether the sender's observation ``counter`` is new; if so, it is noted as heard."""

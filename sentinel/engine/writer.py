@@ -15,10 +15,12 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, TypeVar
 
 from sentinel import clock
+from sentinel.domain.actions import Executor
 from sentinel.domain.errors import StoreUnavailable
 from sentinel.engine.streams import Advanced, Stream
 from sentinel.protocol.commands import Reply
 from sentinel.protocol.ids import RunId
+from sentinel.protocol.launching import is_launcher
 from sentinel.protocol.observations import ObservationBatch, Tick
 from sentinel.store import action_outbox
 from sentinel.store.lease import Lease, LeaseLost
@@ -56,8 +58,8 @@ class _Transaction:
     connection: Connection
     stream: Callable[[RunId], Stream]
     advanced: dict[RunId, list[Advanced]] = field(default_factory=dict)
-    ordered: set[RunId] = field(default_factory=set)
-    """Runs whose orders go out with an answer to this transaction."""
+    ordered: set[tuple[RunId, Executor]] = field(default_factory=set)
+    """Runs whose orders to agents or launchers go out with an answer to this transaction."""
 
     def note(self, run: RunId, advanced: Sequence[Advanced]) -> None:
         self.advanced.setdefault(run, []).extend(advanced)
@@ -157,8 +159,9 @@ class Writer:
             told = 0
             for run, stream in self._streams.items():
                 silence = now - stream.heard_at
-                if silence >= silent_s and stream.pipeline.run.phase == "training":
+                if silence >= silent_s and stream.is_tick_due(now):
                     at = clock.now()
+                    stream.ticked_at = now
                     transaction.note(run, [transaction.stream(run).tell(Tick(at=at, silent_s=silence), received_at=at)])
                     told += 1
             return told
@@ -238,8 +241,8 @@ class Writer:
             transaction.advanced[run] = advanced + transaction.advanced.get(run, [])
         for run, advanced in transaction.advanced.items():
             self._streams[run].save(connection, advanced)
-        for run in transaction.ordered:
-            action_outbox.claim_orders(connection, run, at=clock.now())
+        for run, executor in transaction.ordered:
+            action_outbox.claim_orders(connection, run, executor, at=clock.now())
         return transaction, answers
 
     def _show(self, stream: Stream, advanced: Sequence[Advanced]) -> None:
@@ -266,7 +269,8 @@ class Writer:
 
 def _ingest(transaction: _Transaction, batch: ObservationBatch, payloads: Sequence[str], received_at: float) -> Reply:
     stream = transaction.stream(batch.run)
-    stream.heard_at = clock.monotonic()
+    if batch.observations and not is_launcher(batch.sender):  # who stands by says nothing of the training
+        stream.heard_at = clock.monotonic()
     advanced: list[Advanced] = []
     for offset, (observation, payload) in enumerate(zip(batch.observations, payloads, strict=True)):
         if stream.take_number(batch.attempt, batch.sender, batch.first_counter + offset):
@@ -281,9 +285,10 @@ def _ingest(transaction: _Transaction, batch: ObservationBatch, payloads: Sequen
                 )
             )
     transaction.note(batch.run, advanced)
-    commands = () if batch.backlog else stream.pipeline.orders_for(batch.attempt)
+    commands = () if batch.backlog else stream.pipeline.commands_for(batch.attempt, batch.sender)
     if commands:
-        transaction.ordered.add(batch.run)
+        executor: Executor = "launcher_command" if is_launcher(batch.sender) else "trainer_command"
+        transaction.ordered.add((batch.run, executor))
     return Reply(
         accepted=len(advanced),
         duplicates=len(batch.observations) - len(advanced),

@@ -7,10 +7,12 @@ from typing import Final
 
 from sentinel.domain.actions import ActionChange, ActionEvent
 from sentinel.domain.log_entry import LogEntry
+from sentinel.pipeline import processes
 from sentinel.pipeline.outcome import Outcome
 from sentinel.pipeline.parts import Parts
 from sentinel.pipeline.seeing import see
 from sentinel.protocol.ids import ActionId, CommandId
+from sentinel.protocol.launching import is_launcher
 from sentinel.protocol.observations import ActionResult, CheckpointReport, CommandResult, StepReport
 
 _EVENTS: Final[dict[str, ActionEvent]] = {
@@ -25,12 +27,15 @@ def checkpoint_report(parts: Parts, entry: LogEntry, report: CheckpointReport, o
     """A checkpoint was saved, verified, found broken or deleted; one saved during a fault is suspect."""
     if entry.attempt != parts.run.attempt:
         return
-    onsets = [each.suspect_from for each in parts.incidents.unsettled if each.segment == parts.run.segment]
+    onsets = [each.suspect_from for each in parts.incidents.of_model if each.segment == parts.run.segment]
     outcome.checkpoints += parts.catalog.report(report, entry.attempt, doubt_from=min(onsets, default=None))
 
 
 def command_result(parts: Parts, entry: LogEntry, result: CommandResult, outcome: Outcome) -> None:
     """The agent answered for a command."""
+    if is_launcher(entry.sender):
+        processes.answered(parts, entry, result, outcome)
+        return
     if entry.attempt != parts.run.attempt:
         return
     if result.outcome == "succeeded" or result.segment > parts.run.segment:
@@ -84,6 +89,6 @@ def _rolled_back(parts: Parts, entry: LogEntry, result: CommandResult, outcome: 
     run.segment, run.step = result.segment, result.step
     see(parts, entry, outcome)
     checkpoint = result.checkpoint if order is None else order.command.checkpoint
-    for incident in parts.incidents.unsettled:  # whoever ordered it: the detectors begin anew for all of them
+    for incident in parts.incidents.of_model:  # whoever ordered it: the detectors begin anew for all of them
         change = parts.incidents.rolled_back(incident, checkpoint, entry, lost_steps=lost_steps, lost_s=lost_s)
         parts.deciding.decide(change, run, entry, outcome)

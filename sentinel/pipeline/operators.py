@@ -8,6 +8,7 @@ from sentinel.domain.log_entry import LogEntry
 from sentinel.pipeline.answers import order_failed
 from sentinel.pipeline.outcome import Outcome
 from sentinel.pipeline.parts import Parts
+from sentinel.pipeline.processes import not_done
 from sentinel.policy.rules import parse_policy
 from sentinel.protocol.ids import ActionId
 from sentinel.protocol.observations import OperatorRequest, PolicyChanged
@@ -30,6 +31,8 @@ def request(parts: Parts, entry: LogEntry, wish: OperatorRequest, outcome: Outco
         run.held_by, run.hold_reason = wish.by or "a person", wish.reason
         for command in list(parts.deciding.state.orders):
             order_failed(parts, entry, ActionChange(ActionId(command), "expire", f"held by {run.held_by}"), outcome)
+        for command in list(parts.launchers.state.restarts):
+            not_done(parts, entry, command, outcome, reason=f"held by {run.held_by}")
         return
     if wish.request == "release":
         run.held_by = run.hold_reason = ""

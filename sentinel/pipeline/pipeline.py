@@ -8,33 +8,43 @@ from typing import Any, Final
 from sentinel.checkpoints.retention import releasable
 from sentinel.domain.log_entry import LogEntry
 from sentinel.domain.runs import Run
-from sentinel.pipeline import answers, attempts, operators, snapshot, steps
+from sentinel.pipeline import answers, attempts, operators, processes, snapshot, steps
 from sentinel.pipeline.outcome import Outcome
 from sentinel.pipeline.parts import Parts
-from sentinel.protocol.commands import Notice, RollBack
-from sentinel.protocol.ids import AttemptId, CheckpointId, RunId
+from sentinel.protocol.commands import Command, Notice, RollBack
+from sentinel.protocol.ids import AttemptId, CheckpointId, RunId, SenderId
+from sentinel.protocol.launching import is_launcher
 from sentinel.protocol.observations import (
     ActionResult,
     AttemptEnded,
     AttemptStarted,
     CheckpointReport,
     CommandResult,
+    Heartbeat,
     OperatorRequest,
     PipelineStarted,
     PolicyChanged,
     StepReport,
     Tick,
 )
+from sentinel.protocol.processes import CrashReport, LauncherStarted, PhaseChange
 
-VERSION: Final = "2"
+VERSION: Final = "3"
 """Rises when the same log would lead to other decisions, or a snapshot to another state."""
+
+TRAINER: Final = SenderId("rank-0")
+"""The sender that carries out rollbacks."""
 
 Stage = Callable[[Parts, LogEntry, Any, Outcome], None]
 
 STAGES: Final[Mapping[type, Stage]] = {
     AttemptStarted: attempts.started,
     AttemptEnded: attempts.ended,
-    Tick: attempts.tick,
+    Tick: processes.tick,
+    Heartbeat: processes.heartbeat,
+    PhaseChange: processes.phase,
+    LauncherStarted: processes.launcher_started,
+    CrashReport: processes.crash,
     StepReport: steps.step,
     CheckpointReport: answers.checkpoint_report,
     CommandResult: answers.command_result,
@@ -70,9 +80,15 @@ class Pipeline:
         return self._parts.deciding.notices_after(sequence)
 
     def orders_for(self, attempt: AttemptId) -> tuple[RollBack, ...]:
-        """Orders that the attempt has not answered for; it gets them with every reply until it has."""
+        """Rollbacks that the attempt has not answered for; it gets them with every reply until it has."""
         orders = self._parts.deciding.state.orders.values()
         return tuple(order.command for order in orders) if attempt == self.run.attempt else ()
+
+    def commands_for(self, attempt: AttemptId, sender: SenderId) -> tuple[Command, ...]:
+        """Orders for one sender: rollbacks go to the agent of rank 0, what concerns processes to their launcher."""
+        if is_launcher(sender):
+            return self._parts.launchers.orders_for(attempt)
+        return self.orders_for(attempt) if sender == TRAINER else ()
 
     def releasable(self) -> tuple[CheckpointId, ...]:
         """Checkpoints whose pins the agent may let go."""

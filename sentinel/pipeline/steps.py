@@ -7,6 +7,7 @@ from sentinel.domain.log_entry import LogEntry
 from sentinel.pipeline.answers import order_failed, unheard_rollback
 from sentinel.pipeline.outcome import Outcome
 from sentinel.pipeline.parts import Parts
+from sentinel.pipeline.processes import passed_the_place
 from sentinel.pipeline.seeing import see
 from sentinel.protocol.ids import ActionId
 from sentinel.protocol.observations import StepReport
@@ -25,8 +26,9 @@ def step(parts: Parts, entry: LogEntry, report: StepReport, outcome: Outcome) ->
     run.segment, run.step, run.loss = report.segment, report.step, report.loss
     outcome.rollups += parts.rollups.take(report, entry.sequence)
     see(parts, entry, outcome)
-    outcome.checkpoints += parts.catalog.step(report.step, faults_open=bool(parts.incidents.unsettled))
+    outcome.checkpoints += parts.catalog.step(report.step, faults_open=bool(parts.incidents.of_model))
     _follow_recovery(parts, entry, report, outcome)
+    passed_the_place(parts, entry, report, outcome)
     for command in parts.deciding.overdue(report.step):
         late = ActionChange(ActionId(command), "expire", "the trainer did not carry it out in time")
         order_failed(parts, entry, late, outcome)

@@ -18,10 +18,12 @@ from sentinel.detectors.roster import ROSTER
 from sentinel.domain.findings import Finding
 from sentinel.pipeline import snapshot
 from sentinel.protocol.codec import dumps, parse
-from sentinel.protocol.observations import Observation, StepReport
+from sentinel.protocol.observations import Heartbeat, Observation, StepReport
+from sentinel.protocol.processes import CrashReport
 from tests.builders import ONE_OF_EACH, ROLLED_BACK, STARTED, around, entry, findings_of, steps_of
 
 NAN = math.nan
+CRASHED = CrashReport(at=0.0, signal="SIGKILL")
 EXTREMES = (NAN, math.inf, -math.inf, None, 0.0, -0.0, 5e-324, 2.0, 1e9, -1e9, 1.7e308, -1.7e308)
 STORMY_LOSSES = (
     *around(2.0, 150),
@@ -45,7 +47,20 @@ BURSTING: list[Observation] = [
     for step, norm in enumerate([*around(1.0, 150), 90.0, *around(1.0, 60), *[0.0] * 12, *around(1.0, 390)], start=1)
 ]
 DROPPING: list[Observation] = steps_of([*around(3.0, 200), *around(2.0, 200, seed=1), *around(1.0, 200, seed=2)])
-STORMS = {"dead_training": GUESSING, "gradient_norm": BURSTING, "loss_drop": DROPPING}
+DYING: list[Observation] = [*steps_of(around(2.0, 150)), CRASHED, CRASHED, *steps_of(around(2.0, 60), first_step=151)]
+HANGING: list[Observation] = [
+    STARTED,
+    *[StepReport(at=float(step), step=step, loss=2.0) for step in range(1, 150)],
+    *[Heartbeat(at=150.0 + 9.0 * beat, step=149) for beat in range(80)],
+    *[StepReport(at=900.0 + step, step=step, loss=2.0) for step in range(150, 300)],
+]
+STORMS = {
+    "dead_training": GUESSING,
+    "gradient_norm": BURSTING,
+    "loss_drop": DROPPING,
+    "crash": DYING,
+    "hang": HANGING,
+}
 """Of detectors that the storm does not stir."""
 DetectorClass = type[Detector[Any]]
 

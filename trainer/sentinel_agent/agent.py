@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from time import perf_counter, time
 from typing import Final, Literal
@@ -18,6 +18,7 @@ import torch
 from sentinel.protocol.commands import Reply, RollBack
 from sentinel.protocol.ids import CommandId, IncidentId, RunId, SenderId
 from sentinel.protocol.observations import AttemptEnded, AttemptStarted, CommandResult, DataMode
+from sentinel.protocol.processes import PhaseChange, TrainingPhase
 from sentinel.transport.sender import Sender
 from sentinel.transport.spool import Spool
 from sentinel_agent import identity, rollback
@@ -30,6 +31,8 @@ from sentinel_agent.keeper import CheckpointKeeper, Contents
 from sentinel_agent.peers import Peers
 from sentinel_agent.rank_agent import Passage, RankAgent
 from sentinel_agent.settings import Settings
+from sentinel_agent.standby import Standby
+from sentinel_agent.tally import Tally
 from sentinel_agent.text import plain
 
 FIRST_ANSWER_S: Final = 0.5
@@ -37,22 +40,6 @@ FIRST_ANSWER_S: Final = 0.5
 DRIVER_S: Final = 0.1
 """Likewise for the GPU's driver, which was asked when the trainer was set up."""
 LAST_DELIVERY_S: Final = 2.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tally:
-    """What was done, and what it holds on disk."""
-
-    steps: int
-    incidents: int
-    rollbacks: int
-    lost: int
-    """Reports that no daemon has, and none will get."""
-    kept: int
-    """Reports on disk, for the next attempt to deliver."""
-    pinned: int
-    held_bytes: int
-    """Disk that only the pins hold."""
 
 
 class Agent(RankAgent):
@@ -128,6 +115,9 @@ class Agent(RankAgent):
             self.keeper.found_again(attempt.step)
         except OSError as error:
             self._say(f"the checkpoints of earlier attempts cannot be read: {error}")
+        standby = Standby()
+        standby.announce(self.run, self.attempt, pins=self.keeper.store.folder, step=attempt.step)
+        self.courier.on_step = standby.reached
         if self.peers is not None:
             self.peers.publish({"run": self.run, "attempt": self.attempt})
         self.courier.first_answer.wait(FIRST_ANSWER_S)
@@ -137,7 +127,14 @@ class Agent(RankAgent):
         """The optimizer has made its step number ``step``."""
         self.courier.inbox.append(self.clock.step_ended(step, self.segment))
         self.step = step
+        if self.phase != "train":
+            self.enter("train")
         self._steps += 1
+
+    def enter(self, phase: TrainingPhase) -> None:
+        """The training goes over to another kind of work; nothing waits for the daemon to know."""
+        super().enter(phase)
+        self.courier.inbox.append(PhaseChange(at=time(), phase=phase, step=self.step, segment=self.segment))
 
     def checkpoint_saved(self, path: Path, contents: Contents) -> None:
         """The user's script has saved a checkpoint of the state after the newest step."""
@@ -148,8 +145,10 @@ class Agent(RankAgent):
         """Has the loop save a checkpoint of the agent's own."""
         if self.keeper is None or self.keeper.store.has(self.step, self.segment):
             return
+        self.enter("checkpoint")
         checkpoint = self.keeper.store.new(self.step, self.segment)
         self.keeper.take(checkpoint, save(self.keeper.store.path(checkpoint)))
+        self.enter("train")
 
     def find_store(self) -> CheckpointStore | None:
         """The keeper's."""
@@ -244,7 +243,8 @@ class Agent(RankAgent):
             self._incidents.add(notice.incident)
             self._say(f"{notice.text} {notice.link}".rstrip())
         for command in reply.commands:
-            self._take(command)
+            if isinstance(command, RollBack):
+                self._take(command)
         if self.keeper is not None:
             in_use = {each.checkpoint for each in self._taken.values() if each.id not in self._answers}
             self.keeper.release(set(reply.releasable) - in_use)

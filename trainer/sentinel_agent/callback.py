@@ -25,7 +25,10 @@ from sentinel_agent.follower import Follower
 from sentinel_agent.gradient_norm import gradient_norm
 from sentinel_agent.keeper import Contents
 from sentinel_agent.peers import Peers, meet
+from sentinel_agent.phases import PhaseHooks
+from sentinel_agent.resume import resume
 from sentinel_agent.settings import Settings, resolve
+from sentinel_agent.standby import register_stacks
 from sentinel_agent.start_lines import Start, end_line, say, start_lines
 from sentinel_agent.trainer_facts import (
     PLAIN_STRATEGIES,
@@ -38,7 +41,7 @@ from sentinel_agent.trainer_restore import is_a
 from sentinel_agent.trainer_taps import Taps
 
 
-class SentinelCallback(Callback):
+class SentinelCallback(PhaseHooks, Callback):
     """Watches a training: ``Trainer(callbacks=[SentinelCallback()])`` is all there is to add.
 
     No option stops a training: what cannot be used is told and the default taken. An argument goes before the
@@ -103,6 +106,8 @@ class SentinelCallback(Callback):
         self._loop = ExactLoop(trainer)
         self._taps = Taps(self.guard)
         self._taps.on_resume(trainer, self._loop.cursor.set_epoch)
+        register_stacks(trainer.global_rank)
+        resume(trainer, self._taps, self._loop, run=settings.run, say=say)
         if settings.mode == "act":
             self._taps.on_run(trainer)
         peers = self._meet(trainer, settings)
@@ -248,10 +253,12 @@ class SentinelCallback(Callback):
 
     def _forget_contents(self) -> None:
         self._contents = None
+        self.save_begins()
 
     def _saved(self, path: Path) -> None:
         if self._contents is not None:  # Lightning asks no callback about a file of weights alone
             self.agent.checkpoint_saved(path, self._contents)
+        self.save_ended()
 
     def _save_own(self, path: Path) -> Contents:
         # As trainer.save_checkpoint does, without its barrier: a rank whose agent has turned itself off hangs nobody.

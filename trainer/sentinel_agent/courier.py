@@ -57,6 +57,8 @@ class Courier:
         self.first_answer = threading.Event()
         """Set once the daemon has answered for the first time or failed to."""
         self.sender: Sender | None = None
+        self.on_step: Callable[[int], object] = lambda _step: None
+        """Called in the thread with the newest step, again and again."""
         self._device = device
         self._guard = guard
         self._on_reply = on_reply
@@ -115,6 +117,7 @@ class Courier:
         if self.sender is None:
             return
         self._drain()
+        self.on_step(self._step)
         self._do_work(until=monotonic() + WORK_S)
         if self.sender.problem is None and monotonic() - self._told_at > HEARTBEAT_S:
             self.offer(self._heartbeat(self.sender))
