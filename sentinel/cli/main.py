@@ -12,6 +12,7 @@ from sentinel.cli.decisions import decisions
 from sentinel.cli.demo import demo
 from sentinel.cli.printing import errors
 from sentinel.cli.replay import replay
+from sentinel.cli.run import PASSED_WHOLE, run
 from sentinel.cli.scan import scan_command
 from sentinel.cli.serve import serve
 from sentinel.cli.status import status
@@ -26,6 +27,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command()(serve)
+app.command(context_settings={"allow_extra_args": True, **PASSED_WHOLE})(run)
 app.command()(demo)
 app.command()(status)
 app.add_typer(incidents.app, name="incidents")

@@ -92,5 +92,6 @@ def _what(report: CrashReport) -> str:
     who = "the training" if report.rank is None else f"rank {report.rank}"
     where = f" on {report.host}" if report.host else ""
     how = f"was ended by {report.signal}" if report.signal else f"ended with exit code {report.exit_code}"
-    said = next((line.strip() for line in reversed(report.stderr_tail.splitlines()) if line.strip()), "")
+    lines = (line.strip() for line in reversed(report.stderr_tail.splitlines()))
+    said = next((line for line in lines if line and not line.startswith("sentinel: ")), "")
     return f"{who}{where} {how}" + (f"; its last line: {said[:200]}" if said else "")

@@ -1,8 +1,8 @@
 """What passes between a launcher and the processes that it started: variables, and files in a folder of the launcher's.
 
 The folder is on the node's own disk and belongs to one launcher. Rank 0's agent says in ``attempt.json`` which run and
-attempt it is and where its pins are, and in ``progress`` which step it has reached; every rank that can be asked for
-its stacks has a file ``RANK-PID.stacks`` there, into which they are written.
+attempt it is and where its pins are, in ``progress`` which step it has reached, and in ``ended`` how the attempt ended.
+Every rank that can be asked for its stacks has a file ``RANK-PID.stacks`` there, into which they are written.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ RESUME_VARIABLE: Final = "SENTINEL_RESUME"
 """The id of the checkpoint to go on from."""
 ATTEMPT_FILE: Final = "attempt.json"
 PROGRESS_FILE: Final = "progress"
+ENDED_FILE: Final = "ended"
 STACKS_SUFFIX: Final = ".stacks"
 STACKS_SIGNAL: Final = 41
 """A real-time signal of Linux (SIGRTMIN is 34): schedulers send none of these to ask for a checkpoint or an end."""

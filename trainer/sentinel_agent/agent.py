@@ -69,6 +69,7 @@ class Agent(RankAgent):
         self._incidents: set[IncidentId] = set()
         self._taken: dict[CommandId, RollBack] = {}
         self._answers: dict[CommandId, CommandResult] = {}
+        self._standby = Standby()
         self._process = os.getpid()
 
     def start(self) -> None:
@@ -115,9 +116,8 @@ class Agent(RankAgent):
             self.keeper.found_again(attempt.step)
         except OSError as error:
             self._say(f"the checkpoints of earlier attempts cannot be read: {error}")
-        standby = Standby()
-        standby.announce(self.run, self.attempt, pins=self.keeper.store.folder, step=attempt.step)
-        self.courier.on_step = standby.reached
+        self._standby.announce(self.run, self.attempt, pins=self.keeper.store.folder, step=attempt.step)
+        self.courier.on_step = self._standby.reached
         if self.peers is not None:
             self.peers.publish({"run": self.run, "attempt": self.attempt})
         self.courier.first_answer.wait(FIRST_ANSWER_S)
@@ -197,6 +197,7 @@ class Agent(RankAgent):
         """The training is over. Delivers what it can in ``LAST_DELIVERY_S``, at once where no daemon answers."""
         if os.getpid() != self._process:
             return
+        self._standby.ended(outcome)
         self.gpu.stop()
         if self.peers is not None:
             self.peers.close()

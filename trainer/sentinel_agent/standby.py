@@ -17,6 +17,7 @@ from typing import Final
 from sentinel.protocol.ids import AttemptId, RunId
 from sentinel.protocol.launching import (
     ATTEMPT_FILE,
+    ENDED_FILE,
     FOLDER_VARIABLE,
     PROGRESS_FILE,
     STACKS_SIGNAL,
@@ -68,3 +69,9 @@ class Standby:
             self._step = step
             with suppress(OSError):
                 os.pwrite(self._progress, f"{step:0{STEP_DIGITS}d}".encode(), 0)
+
+    def ended(self, outcome: str) -> None:
+        """The attempt is over, in an orderly way or by an error that the training itself saw."""
+        if self._folder is not None:
+            with suppress(OSError):
+                (self._folder / ENDED_FILE).write_text(outcome, encoding="utf-8")
