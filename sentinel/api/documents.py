@@ -18,6 +18,7 @@ from sentinel.domain.incidents import Incident
 from sentinel.domain.runs import Run
 from sentinel.protocol.ids import ActionId, AttemptId, RunId
 from sentinel.protocol.observations import AttemptEnded, AttemptStarted
+from sentinel.protocol.processes import CrashReport, StackReport
 from sentinel.store.series import Bucket
 
 
@@ -145,6 +146,22 @@ class Point:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ToldCrash(CrashReport):
+    """A process that died, as it was told."""
+
+    sequence: int
+    attempt: AttemptId
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToldStacks(StackReport):
+    """Where a process stood, as it was told."""
+
+    sequence: int
+    attempt: AttemptId
+
+
+@dataclass(frozen=True, kw_only=True)
 class IncidentStory(RunIncident):
     """An incident with all that belongs to it."""
 
@@ -152,6 +169,10 @@ class IncidentStory(RunIncident):
     findings: list[RunFinding]
     actions: list[TakenAction]
     evidence: list[Point]
+    crashes: list[ToldCrash]
+    """What launchers told of processes that died, with the last lines of their standard error."""
+    stacks: list[ToldStacks]
+    """Where the threads of each rank stood."""
 
 
 @dataclass(kw_only=True)

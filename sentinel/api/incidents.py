@@ -7,6 +7,7 @@ from typing import Annotated, Any, Final
 from fastapi import APIRouter, Query, Response
 
 from sentinel.api import documents
+from sentinel.api.evidence import of_processes
 from sentinel.api.services import Json, Provided
 from sentinel.domain.errors import InvalidInput, NotFound
 from sentinel.domain.incidents import IncidentState
@@ -56,7 +57,7 @@ def show_incident(incident: IncidentId, services: Provided) -> Response:
             "findings": _findings(connection, found),
             "actions": action_outbox.of_incident(connection, incident),
             "evidence": _evidence(connection, found),
-        }
+        } | of_processes(connection, found)
     return Json(found | story)
 
 

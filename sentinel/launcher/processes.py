@@ -111,6 +111,16 @@ def catches(process: int, number: int) -> bool:
     return bool(int(mask, 16) >> (number - 1) & 1)
 
 
+def how_it_ended(code: int) -> str:
+    """An exit code in words, negative for a signal."""
+    if code >= 0:
+        return f"exit code {code}"
+    try:
+        return signal.Signals(-code).name
+    except ValueError:
+        return f"signal {-code}"
+
+
 def _stat(process: int) -> tuple[str, int]:
     """The kernel's letter, and the parent; 0 for one that is gone."""
     try:

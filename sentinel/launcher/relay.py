@@ -28,10 +28,13 @@ class Relay:
 
     def __init__(self, tail: Path) -> None:
         self._tail = tail
-        tail.unlink(missing_ok=True)
         read_end, self.write_end = os.pipe()
-        command = [sys.executable, "-I", "-S", __file__, str(tail)]
-        self._process = subprocess.Popen(command, stdin=read_end, stdout=subprocess.DEVNULL, start_new_session=True)
+        # Opened here: by the time that the relay runs, a short training may be over and its folder gone.
+        kept = os.open(tail, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        self._process = subprocess.Popen(
+            [sys.executable, "-I", "-S", __file__], stdin=read_end, stdout=kept, start_new_session=True
+        )
+        os.close(kept)
         os.close(read_end)
 
     @property
@@ -55,11 +58,10 @@ class Relay:
         return text if len(text) < TAIL_BYTES // 2 else text.partition("\n")[2] or text
 
 
-def relay(tail: str) -> None:
-    """Copies standard input to standard error until it ends."""
+def relay() -> None:
+    """Copies standard input to standard error until it ends; the end of it goes to the file that is standard output."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGPIPE):
         signal.signal(number, signal.SIG_IGN)
-    file = os.open(tail, os.O_WRONLY | os.O_CREAT, 0o600)
     kept = b""
     while data := os.read(0, CHUNK_BYTES):
         with suppress(OSError):  # a terminal that is gone is no reason to stop reading
@@ -68,8 +70,8 @@ def relay(tail: str) -> None:
                 rest = rest[os.write(2, rest) :]
         kept = (kept + data)[-TAIL_BYTES:]
         with suppress(OSError):
-            os.pwrite(file, kept, 0)
+            os.pwrite(1, kept, 0)
 
 
 if __name__ == "__main__":
-    relay(sys.argv[1])
+    relay()

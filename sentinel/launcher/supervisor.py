@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import sys
 import tempfile
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from sentinel import clock
 from sentinel.launcher import announced, stacks
+from sentinel.launcher.beginning import Beginning
 from sentinel.launcher.options import Options
-from sentinel.launcher.processes import Training
+from sentinel.launcher.processes import Training, how_it_ended
 from sentinel.launcher.relay import Relay
 from sentinel.launcher.reporter import Reporter
 from sentinel.launcher.restarts import Restarts
 from sentinel.protocol.commands import DumpStacks, Restart
-from sentinel.protocol.ids import AttemptId, CheckpointId, RunId
+from sentinel.protocol.ids import AttemptId, RunId
 from sentinel.protocol.launching import FOLDER_VARIABLE, RESUME_VARIABLE
 from sentinel.protocol.observations import CommandResult
 from sentinel.protocol.processes import CrashReport, LauncherStarted, StackReport
@@ -29,16 +30,10 @@ LOOK_EVERY_S: Final = 0.2
 LAST_DELIVERY_S: Final = 2.0
 PASSED_ON: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 """What a scheduler or a person says to the training: after it nothing is started again."""
+NO_SUCH_PROGRAM: Final = 127
+"""As a shell's."""
 TAIL_LINES: Final = 40
 TAIL_CHARACTERS: Final = 8_000
-
-
-@dataclass(frozen=True, slots=True)
-class Beginning:
-    """From where the training is to be started."""
-
-    checkpoint: CheckpointId | None = None
-    step: int = 0
 
 
 class Supervisor:
@@ -103,10 +98,11 @@ class Supervisor:
             if again is not None:
                 return -signal.SIGKILL, again
         self._guarded(self._meet_attempt)
+        said = relay.tail()
         if code == 0 or self._asked is not None:
             return code, None
         try:
-            return code, self._after_crash(training, code, relay.tail())
+            return code, self._after_crash(training, code, said)
         except Exception as error:  # noqa: BLE001 - whatever it was, the shell is to learn how the command ended
             self._say(f"an error of the launcher's own, so no restart: {type(error).__name__}: {error}")
             return code, None
@@ -184,7 +180,7 @@ class Supervisor:
             self._say(f"no restart, {why_not}")
             self._answer(order, "refused", why_not)
             return None
-        self._say(f"ending the training to start it again {_from(order.checkpoint, order.step)}: {order.reason}")
+        self._say(f"ending the training to start it again {Beginning(order.checkpoint, order.step)}: {order.reason}")
         if not training.end(self._options.grace_s):
             left = sorted(training.processes())
             self._say(f"processes {left} do not end even when killed: no restart")
@@ -200,7 +196,7 @@ class Supervisor:
         self._restarts.failed(step)
         if not self._attempt:
             self._name_attempt()
-        how = _how(code)
+        how = how_it_ended(code)
         self._reporter.notices.clear()
         self._reporter.offer(
             CrashReport(
@@ -223,9 +219,7 @@ class Supervisor:
             self._say(f"no restart: processes {sorted(training.processes())} do not end even when killed")
             return None
         self._restarts.started_again()
-        self._say(
-            f"starting the training again {_from(beginning.checkpoint, beginning.step)}, {self._restarts.left} left"
-        )
+        self._say(f"starting the training again {beginning}, {self._restarts.left} left")
         return beginning
 
     def _decision(self) -> Beginning | None:
@@ -275,6 +269,9 @@ class Supervisor:
 
 def supervise(options: Options) -> int:
     """Runs a training under supervision; the exit code."""
+    if shutil.which(options.command[0]) is None:
+        _say(f"{options.command[0]}: no such program")
+        return NO_SUCH_PROGRAM
     with tempfile.TemporaryDirectory(prefix="sentinel-run-", ignore_cleanup_errors=True) as folder:
         return Supervisor(options, Path(folder), _say).run()
 
@@ -283,16 +280,3 @@ def _say(line: str) -> None:
     with suppress(OSError, ValueError):
         sys.stderr.write(f"sentinel run: {line}\n")
         sys.stderr.flush()
-
-
-def _how(code: int) -> str:
-    if code >= 0:
-        return f"exit code {code}"
-    try:
-        return signal.Signals(-code).name
-    except ValueError:
-        return f"signal {-code}"
-
-
-def _from(checkpoint: CheckpointId | None, step: int) -> str:
-    return f"from checkpoint {checkpoint} of step {step}" if checkpoint else "as its script begins by itself"

@@ -111,7 +111,7 @@ class Launchers:
                 self.settle(order.id, "expire", reason, outcome)
 
     def started_again(self, worked_steps: int, outcome: Outcome) -> None:
-        """A new attempt began: if one was ordered, this is it."""
+        """The processes were started again, or an attempt has begun: if that was ordered, this is it."""
         state = self.state
         if state.restarts:
             state.restart_steps = [*state.restart_steps, worked_steps][-RESTARTS_KEPT:]

@@ -58,7 +58,9 @@ def answered(parts: Parts, entry: LogEntry, result: CommandResult, outcome: Outc
     """A launcher answered for an order. A restart that was not made leaves its incident open, to be decided anew."""
     if result.outcome != "succeeded":
         not_done(parts, entry, result.command, outcome, reason=result.reason)
-    elif result.command not in parts.launchers.state.restarts:  # of a restart the new attempt is the proof
+    elif result.command in parts.launchers.state.restarts:
+        parts.launchers.started_again(parts.deciding.state.worked_steps, outcome)
+    else:
         parts.launchers.settle(result.command, "succeed", result.reason, outcome)
 
 

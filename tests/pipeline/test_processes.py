@@ -114,9 +114,9 @@ def test_the_incident_is_over_when_the_step_of_the_crash_is_passed(story: Launch
     """A new attempt is no proof, the step at which the last one died is no proof, the one after it is."""
     story.say(KILLED)
     (order,) = story.orders()
-    story.say(CommandResult(at=0.0, command=order.id, outcome="succeeded", step=123))
-    started = story.start_again(120)
-    assert [(each.action, each.event) for each in started.action_changes] == [(order.id, "succeed")]
+    answered = story.say(CommandResult(at=0.0, command=order.id, outcome="succeeded", step=123))
+    assert [(each.action, each.event) for each in answered.action_changes] == [(order.id, "succeed")]
+    story.start_again(120)
     story.next_steps(3)
     incident = story.process_incident
     assert (incident.state, incident.restarts, incident.lost_steps) == ("mitigating", 1, 3)
