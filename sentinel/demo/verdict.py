@@ -9,6 +9,7 @@ from typing import Any
 from sentinel.client import Client
 
 Document = dict[str, Any]
+_WAYS = {"rollback": "to", "restart": "from"}
 
 
 @dataclass(slots=True)
@@ -87,19 +88,23 @@ def _judge_fault(fault: Document, incident: Document | None) -> Judged:
     if incident is None:
         judged.problem = "missed"
         return judged
-    rollbacks = [each for each in incident["decisions"] if each["rung"] == "rollback" and each["outcome"] == "ordered"]
+    acts = [
+        each
+        for each in incident["decisions"]
+        if each["rung"] in ("rollback", "restart") and each["outcome"] == "ordered"
+    ]
     judged.incident = incident["id"]
     judged.found_after_steps = incident["detected_step"] - fault["step"]
     judged.found_after_s = incident["detected_at"] - fault["at"]
     judged.lost_steps, judged.lost_s = incident["lost_steps"], incident["lost_s"]
-    if not rollbacks:
+    if not acts:
         judged.problem = "found, and not acted on"
         return judged
-    last = rollbacks[-1]
-    judged.decision, judged.reason = f"rollback to step {last['target_step']}", last["reason"]
-    judged.checkpoint = last["checkpoint"]
+    last = acts[-1]
+    judged.decision = f"{last['rung']} {_WAYS[last['rung']]} step {last.get('target_step', 0)}"
+    judged.reason, judged.checkpoint = last["reason"], last.get("checkpoint", "none")
     judged.passed_over = [f"step {each['step']}: {each['why']}" for each in last.get("passed_over", ())]
-    if incident["state"] == "resolved" and incident["rollbacks"]:
+    if incident["state"] == "resolved" and (incident["rollbacks"] or incident["restarts"]):
         judged.back_at_step = incident["end_step"]
     else:
         judged.problem = f"not recovered: the incident is {incident['state']}"

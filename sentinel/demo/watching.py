@@ -11,7 +11,13 @@ from rich.status import Status
 from sentinel.client import Client
 
 RECENT_STEPS: Final = 20
-_COLOURS: Final = {"rollback": "magenta", "escalate": "bold red", "watch": "yellow", "none": "green"}
+_COLOURS: Final = {
+    "rollback": "magenta",
+    "restart": "magenta",
+    "escalate": "bold red",
+    "watch": "yellow",
+    "none": "green",
+}
 
 
 @dataclass(slots=True)

@@ -1,100 +1,29 @@
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from sentinel import clock
 from tests.daemons import Agent, serving
-
-NOBODY = "http://127.0.0.1:9"
-WITHIN_S = 30.0
-
-
-class Launched:
-    """A launcher in a process of its own."""
-
-    def __init__(self, folder: Path, program: str, *options: str, url: str = NOBODY) -> None:
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("SENTINEL_")}
-        command = [
-            sys.executable,
-            "-m",
-            "sentinel.launcher",
-            "--url",
-            url,
-            *options,
-            "--",
-            sys.executable,
-            "-c",
-            program,
-        ]
-        self.folder = folder
-        self.process = subprocess.Popen(
-            command,
-            cwd=folder,
-            env=environment,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        self.stdout = self.stderr = ""
-
-    def end(self) -> int:
-        """The exit code, once it has ended."""
-        self.stdout, self.stderr = self.process.communicate(timeout=WITHIN_S)
-        return self.process.returncode
-
-    def wait_for(self, name: str) -> str:
-        """The text of a file that the training writes, once it is there and whole."""
-        path = self.folder / name
-        wait(lambda: path.exists() and path.read_text().endswith("\n"))
-        return path.read_text().strip()
-
-
-def wait(condition: Callable[[], bool]) -> None:
-    """Returns when something is so."""
-    deadline = clock.monotonic() + WITHIN_S
-    while not condition():
-        assert clock.monotonic() < deadline
-        clock.sleep(0.02)
-
-
-def is_alive(process: int) -> bool:
-    """Whether a process lives; a zombie does not."""
-    try:
-        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
-
-
-def says(name: str) -> str:
-    """Python that writes its process id to a file."""
-    return f"import os; open('{name}.part', 'w').write(f'{{os.getpid()}}\\n'); os.rename('{name}.part', '{name}')"
+from tests.launched import NOBODY, WITHIN_S, Launched, is_alive, says
 
 
 @pytest.fixture
 def launch(tmp_path: Path) -> Iterator[Callable[..., Launched]]:
-    """Starts launchers; none outlives the test."""
-    made: list[Launched] = []
+    """Starts launchers of Python programs."""
+    with ExitStack() as running:
 
-    def start(program: str, *options: str, url: str = NOBODY) -> Launched:
-        made.append(Launched(tmp_path, program, *options, url=url))
-        return made[-1]
+        def start(program: str, *options: str, url: str = NOBODY) -> Launched:
+            command = [sys.executable, "-c", program]
+            return running.enter_context(Launched(tmp_path, command, "--url", url, *options))
 
-    yield start
-    for each in made:
-        each.process.kill()
-        each.process.wait()
-        for stream in (each.process.stdin, each.process.stdout, each.process.stderr):
-            assert stream is not None
-            stream.close()
+        yield start
 
 
 @pytest.mark.parametrize(
