@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,6 +16,7 @@ import pytest
 from sentinel.engine.replay import replay
 from sentinel.launcher.announced import newest_verified
 from sentinel.protocol.ids import RunId
+from sentinel.store import observation_log
 from sentinel.store.session import open_database
 from tests.daemons import Agent, database_url, serving
 from tests.launched import NOBODY, Launched
@@ -25,7 +27,7 @@ STEPS = "40"
 KILL = "kill@27"
 END_WITHIN_S = 100.0
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
 
 @contextmanager
@@ -59,7 +61,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[int, float]:
 
 
 def test_a_killed_training_goes_on_as_if_nothing_had_been(tmp_path: Path, whole: dict[int, float]) -> None:
-    """The daemon's choice of a checkpoint, an unchanged script: every loss is that of the uninterrupted run, exactly."""
+    """The daemon's choice of a checkpoint, an unchanged script: each loss is the uninterrupted run's, to the bit."""
     with serving(tmp_path) as daemon, Agent(daemon.url) as person:
         code, said = finish(tmp_path / "killed", daemon.url, STEPS, KILL)
         (incident,) = person.get("/v1/incidents")["incidents"]
@@ -86,47 +88,48 @@ def test_without_a_daemon_the_newest_verified_checkpoint_is_taken(tmp_path: Path
     assert losses(tmp_path / "run") == whole
 
 
-def test_in_observe_mode_a_killed_training_stays_dead(tmp_path: Path) -> None:
-    """Nothing is done, and the daemon says what would have been."""
-    with serving(tmp_path) as daemon, Agent(daemon.url) as person:
-        code, said = finish(tmp_path / "run", daemon.url, STEPS, KILL, mode="observe")
-        decisions = person.get("/v1/runs/run/decisions")["decisions"]
+@pytest.fixture(scope="module")
+def dead(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a training that was killed and, in observe mode, stayed dead; its daemon's database beside it."""
+    folder = tmp_path_factory.mktemp("dead")
+    with serving(folder) as daemon:
+        code, said = finish(folder / "train", daemon.url, STEPS, KILL, mode="observe")
     assert code == 137, said
+    return folder
+
+
+def test_in_observe_mode_a_killed_training_stays_dead(dead: Path) -> None:
+    """Nothing is done, and the daemon says what would have been."""
+    with serving(dead) as daemon, Agent(daemon.url) as person:
+        decisions = person.get("/v1/runs/run/decisions")["decisions"]
     assert [(each["rung"], each["outcome"]) for each in decisions] == [("restart", "would_have")]
-    assert max(losses(tmp_path / "run")) == 27
+    assert max(losses(dead / "train")) == 27
 
 
-@pytest.mark.parametrize("harm", ["unknown", "changed"])
-def test_a_checkpoint_that_is_not_what_it_was_is_refused(tmp_path: Path, whole: dict[int, float], harm: str) -> None:
+def test_the_phases_of_a_training_are_told(dead: Path) -> None:
+    """Steps and saves come in the order in which they were."""
+    told = [(each["phase"], each["step"]) for each in _told(dead, "phase")]
+    assert told[:5] == [("train", 1), ("checkpoint", 5), ("train", 5), ("checkpoint", 10), ("train", 10)]
+
+
+def test_a_checkpoint_that_is_not_what_it_was_is_refused(dead: Path, tmp_path: Path, whole: dict[int, float]) -> None:
     """It is said why, and where the script begins instead; the training then runs as the script would have it."""
-    finish(tmp_path / "run", NOBODY, STEPS, KILL, mode="observe")
-    pins = tmp_path / "run" / "run" / ".sentinel" / "run" / "pins"
+    folder = tmp_path / "train"
+    shutil.copytree(dead / "train", folder)
+    pins = folder / "run" / ".sentinel" / "run" / "pins"
     newest = newest_verified(pins)
     assert newest is not None
-    wanted = newest[0] if harm == "changed" else "nobody-knows"
-    if harm == "changed":
-        with (pins / f"{wanted}.ckpt").open("r+b") as file:
-            file.seek(2000)
-            file.write(b"otherwise")
-    code, said = finish(tmp_path / "run", NOBODY, STEPS, KILL, SENTINEL_RESUME=wanted)
+    with (pins / f"{newest[0]}.ckpt").open("r+b") as file:
+        file.seek(2000)
+        file.write(b"otherwise")
+    code, said = finish(folder, NOBODY, STEPS, KILL, SENTINEL_RESUME=newest[0])
     assert code == 0, said
-    assert f"SENTINEL_RESUME={wanted} is not resumed from" in said
+    assert f"SENTINEL_RESUME={newest[0]} is not resumed from: its file has changed" in said
     assert "begins AT STEP 0" in said
-    assert losses(tmp_path / "run") == whole
-
-
-def test_the_phases_of_a_training_are_told(tmp_path: Path) -> None:
-    """Start, steps, saves and the end come in the order in which they were."""
-    with serving(tmp_path) as daemon:
-        assert finish(tmp_path / "run", daemon.url, "12")[0] == 0
-    told = _told(tmp_path, "phase")
-    assert [each["phase"] for each in told] == ["train", "checkpoint", "train", "checkpoint", "train", "done"]
-    assert [each["step"] for each in told] == [1, 5, 5, 10, 10, 12]
+    assert losses(folder) == whole
 
 
 def _told(folder: Path, kind: str) -> list[dict[str, Any]]:
     database = open_database(database_url(folder))
     with database.reading() as connection:
-        from sentinel.store import observation_log  # noqa: PLC0415
-
         return [json.loads(each.payload) for each in observation_log.of_kinds(connection, RunId("run"), [kind])]

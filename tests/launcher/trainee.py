@@ -9,13 +9,13 @@ from __future__ import annotations
 import json
 import signal
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import torch
 from lightning.pytorch import Callback
 
+from sentinel import clock
 from sentinel.protocol.launching import STACKS_SIGNAL
 from sentinel_agent import SentinelCallback
 from sentinel_reference.faults import parse_fault
@@ -28,7 +28,7 @@ class Slow(Callback):
 
     def on_train_batch_end(self, *_: Any) -> None:
         """Half a step."""
-        time.sleep(0.015)
+        clock.sleep(0.015)
 
 
 def losses(folder: Path) -> dict[int, float]:
