@@ -60,20 +60,22 @@ class Training:
         self.pass_on(signal.SIGTERM)
         self._await_end(grace_s)
         deadline = clock.monotonic() + KILL_WITHIN_S
-        while (left := self.processes()) and clock.monotonic() < deadline:
-            for process in left:  # a process that was stopped must be killed too, and children of children
+        while not self._is_over() and clock.monotonic() < deadline:
+            for process in self.processes():  # a process that was stopped must be killed too, and children of children
                 with suppress(ProcessLookupError, PermissionError):
                     os.kill(process, signal.SIGKILL)
             self._await_end(1.0)
-        return not left
+        return self._is_over()
 
     def _await_end(self, within_s: float) -> None:
         deadline = clock.monotonic() + within_s
-        while self.processes() and clock.monotonic() < deadline:
-            self._child.poll()
+        while not self._is_over() and clock.monotonic() < deadline:
             clock.sleep(LOOK_EVERY_S)
-        self._child.poll()
         self._reap()
+
+    def _is_over(self) -> bool:
+        """Whether all are gone, and the command's own process with all its threads: the first may go long before."""
+        return self._child.poll() is not None and not self.processes()
 
     def _reap(self) -> None:
         """Buries orphans that were handed to us."""
