@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
-from itertools import pairwise
 from typing import Any
 
 from sentinel.client import Client
@@ -58,18 +57,18 @@ def judge(client: Client, run: str, faults: list[Document]) -> Verdict:
     Args:
         client: of the daemon.
         run: the run's name.
-        faults: what the trainer noted as it injected: kind, step, at (Unix seconds).
+        faults: what the trainer noted as it injected: kind, step, data_step, at (Unix seconds).
     """
     summary = client.get(f"/v1/runs/{run}")
     incidents = [
         client.get(f"/v1/incidents/{each['id']}") for each in client.pages("/v1/incidents", "incidents", run=run)
     ]
     incidents.reverse()
-    ends = [later["at"] for _, later in pairwise(sorted(faults, key=lambda each: each["at"]))] + [float("inf")]
     judged: list[Judged] = []
     matched: set[str] = set()
     for fault in faults:
-        end = next((at for at in ends if at > fault["at"] + 1.0), float("inf"))
+        later = (each["at"] for each in faults if each["data_step"] > fault["data_step"])
+        end = min(later, default=float("inf"))
         incident = next((each for each in incidents if fault["at"] <= each["detected_at"] < end), None)
         if incident is not None:
             matched.add(incident["id"])
@@ -94,7 +93,7 @@ def _judge_fault(fault: Document, incident: Document | None) -> Judged:
         if each["rung"] in ("rollback", "restart") and each["outcome"] == "ordered"
     ]
     judged.incident = incident["id"]
-    judged.found_after_steps = incident["detected_step"] - fault["step"]
+    judged.found_after_steps = max(0, incident["detected_step"] - fault["step"])
     judged.found_after_s = incident["detected_at"] - fault["at"]
     judged.lost_steps, judged.lost_s = incident["lost_steps"], incident["lost_s"]
     if not acts:

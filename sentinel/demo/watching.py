@@ -83,7 +83,11 @@ class Watching:
     @staticmethod
     def _decision(decision: dict[str, Any]) -> str:
         colour = _COLOURS[decision["rung"]]
-        target = f" to step {decision['target_step']}" if decision.get("target_step") is not None else ""
+        target = (
+            f" {'from' if decision['rung'] == 'restart' else 'to'} step {decision['target_step']}"
+            if decision.get("target_step") is not None
+            else ""
+        )
         done = f"{decision['rung']}{target} ({decision['outcome']})"
         return f"[{colour}]  decision[/]  {decision['change']}: [{colour}]{done}[/]; {decision['reason']}"
 

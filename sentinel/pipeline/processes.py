@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from sentinel.domain.log_entry import LogEntry
 from sentinel.pipeline import attempts
 from sentinel.pipeline.outcome import Outcome
@@ -81,6 +83,8 @@ def passed_the_place(parts: Parts, entry: LogEntry, report: StepReport, outcome:
     """A step beyond the one at which the processes failed: they are well."""
     for incident in parts.incidents.of_process:
         if incident.restarts and not incident.open_symptoms and report.step > incident.detected_step:
+            lost_s = max(0.0, entry.received_at - incident.detected_at)  # from the sign of it to where the run was
+            incident = replace(incident, lost_s=incident.lost_s + lost_s)  # noqa: PLW2901
             reason = f"step {report.step} has come, beyond the one that it befell"
             change = parts.incidents.resolve(incident, "recovered", reason, step=report.step, entry=entry)
             parts.deciding.decide(change, parts.run, entry, outcome)

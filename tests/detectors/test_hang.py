@@ -36,9 +36,7 @@ class Run:
 
     def tell(self, observation: Observation, sender: SenderId = SENDER) -> list[Finding]:
         """One observation."""
-        told = entry(observation, 1)
-        told = type(told)(**{name: getattr(told, name) for name in told.__slots__ if name != "sender"}, sender=sender)
-        found = list(self.detector.observe(told))
+        found = list(self.detector.observe(entry(observation, 1, sender=sender)))
         self.found += found
         return found
 

@@ -38,11 +38,8 @@ class Launched(Story):
     def say(self, observation: Observation, sender: SenderId = LAUNCHER, *, attempt: str = ATTEMPT) -> Outcome:
         """The launcher speaks; or somebody else, in the attempt."""
         own = isinstance(observation, DAEMON_KINDS)
-        told = entry(observation, len(self.entries) + 1, attempt="" if own else attempt)
-        told = type(told)(
-            **{name: getattr(told, name) for name in told.__slots__ if name != "sender"},
-            sender=sender,
-        )
+        number = len(self.entries) + 1
+        told = entry(observation, number, attempt="" if own else attempt, sender=sender, backlog=self.backlog)
         outcome = self.pipeline.advance(told)
         assert outcome.raised == []
         self.entries.append(told)
@@ -197,11 +194,9 @@ def test_a_hold_withholds_and_a_release_restarts(story: Launched) -> None:
 
 def test_a_crash_that_is_told_late_is_answered_when_the_launcher_speaks_again(story: Launched) -> None:
     """History gets no order; the launcher that still stands by gets it with its next word."""
-    told = entry(KILLED, len(story.entries) + 1, backlog=True)
-    late = type(told)(**{name: getattr(told, name) for name in told.__slots__ if name != "sender"}, sender=LAUNCHER)
-    outcome = story.pipeline.advance(late)
-    story.entries.append(late)
-    story.outcomes.append(outcome)
+    story.backlog = True
+    story.say(KILLED)
+    story.backlog = False
     assert story.told == [("opened", "restart", "withheld")]
     story.say(LauncherStarted(at=0.0, can_restart=True, restarts_left=3))
     assert story.told[-1] == ("reconsidered", "restart", "ordered")
