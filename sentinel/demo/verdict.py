@@ -114,16 +114,20 @@ def _judge_flip(fault: Document, incident: Document | None) -> Judged:
     """The broken checkpoint must have been refused, and the order after that have gone to an older one."""
     judged = Judged(fault=fault["kind"], injected_step=fault["step"])
     decisions = [] if incident is None else incident["decisions"]
-    again = next((each for each in decisions if each["change"] == "action failed" and each["rung"] == "rollback"), None)
-    broken = [each for each in (again or {}).get("passed_over", ()) if each["why"].startswith("bad")]
-    if incident is None or again is None or not broken:
+    failed = [each for each in decisions if each["change"] == "action failed" and each["rung"] == "rollback"]
+    again = next((each for each in failed if _broken(each)), None)
+    if incident is None or again is None:
         judged.problem = "the broken checkpoint was not noticed"
         return judged
     judged.incident = incident["id"]
     judged.found_after_steps = again["step"] - fault["step"]
     judged.found_after_s = again["at"] - fault["at"]
-    judged.decision = f"rollback to step {again['target_step']}, for that of step {broken[0]['step']} is broken"
+    judged.decision = f"rollback to step {again['target_step']}, for that of step {_broken(again)[0]['step']} is broken"
     judged.reason, judged.checkpoint = again["reason"], again["checkpoint"]
     judged.passed_over = [f"step {each['step']}: {each['why']}" for each in again["passed_over"]]
     judged.back_at_step = incident["end_step"]
     return judged
+
+
+def _broken(decision: Document) -> list[Document]:
+    return [each for each in decision.get("passed_over", ()) if each["why"].startswith("bad")]
