@@ -47,6 +47,8 @@ class Reporter:
         self._sender: Sender | None = None
         self._inbox: deque[Observation | Sender] = deque()
         self._seen: set[CommandId] = set()
+        self.hurried = False
+        """Whether nobody has time to wait for the daemon any more."""
         self._turned = threading.Condition()
         self._wake = threading.Event()
         self._ending = self._has_failed = False
@@ -69,12 +71,18 @@ class Reporter:
         """Waits until the daemon has all; whether it has."""
         deadline = clock.monotonic() + within_s
         with self._turned:
-            while self._waits() and (left := deadline - clock.monotonic()) > 0 and self._thread.is_alive():
+            while (
+                self._waits()
+                and not self.hurried
+                and (left := deadline - clock.monotonic()) > 0
+                and self._thread.is_alive()
+            ):
                 self._turned.wait(min(left, POLL_EVERY_S))
             return not self._waits()
 
     def close(self, within_s: float) -> None:
         """Tells what it can in time; the rest is kept on disk for the next attempt."""
+        self.hurried = False
         self.delivered(within_s)
         self._ending = True
         self._wake.set()

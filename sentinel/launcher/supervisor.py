@@ -81,7 +81,8 @@ class Supervisor:
         environment = {**os.environ, FOLDER_VARIABLE: str(self._folder)}
         if self._run is not None:
             environment["SENTINEL_RUN"] = self._run
-        environment.pop(RESUME_VARIABLE, None) if self._restarts.made else None
+        if self._restarts.made:
+            environment.pop(RESUME_VARIABLE, None)
         if beginning.checkpoint is not None:
             environment[RESUME_VARIABLE] = beginning.checkpoint
         training = self._training = Training(
@@ -263,6 +264,7 @@ class Supervisor:
 
     def _pass_on(self, number: int, _frame: object) -> None:
         self._asked = signal.Signals(number)
+        self._reporter.hurried = True
         if self._training is not None:
             self._training.pass_on(number)
 

@@ -71,6 +71,15 @@ def test_a_signal_reaches_the_training_and_nothing_is_started_again(
     assert launched.stdout == "saved\n"
 
 
+def test_a_signal_ends_the_wait_for_a_daemon(launch: Callable[..., Launched]) -> None:
+    """A preempted job has seconds: the launcher does not spend them on a daemon that is away."""
+    launched = launch("import sys; sys.exit(5)", "--mode", "act", "--patience", "600")
+    assert launched.process.stderr is not None
+    assert "ended by exit code 5" in launched.process.stderr.readline()
+    launched.process.send_signal(signal.SIGTERM)
+    assert launched.end() == 5
+
+
 def test_a_training_outlives_a_launcher_that_is_killed(launch: Callable[..., Launched]) -> None:
     """Its output goes on too: whoever prints to a stream that is gone would die of it."""
     program = (

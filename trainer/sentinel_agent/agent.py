@@ -127,14 +127,14 @@ class Agent(RankAgent):
         """The optimizer has made its step number ``step``."""
         self.courier.inbox.append(self.clock.step_ended(step, self.segment))
         self.step = step
-        if self.phase != "train":
-            self.enter("train")
+        self.enter("train")
         self._steps += 1
 
     def enter(self, phase: TrainingPhase) -> None:
         """The training goes over to another kind of work; nothing waits for the daemon to know."""
-        super().enter(phase)
-        self.courier.inbox.append(PhaseChange(at=time(), phase=phase, step=self.step, segment=self.segment))
+        if self.phase not in (None, phase):
+            super().enter(phase)
+            self.courier.inbox.append(PhaseChange(at=time(), phase=phase, step=self.step, segment=self.segment))
 
     def checkpoint_saved(self, path: Path, contents: Contents) -> None:
         """The user's script has saved a checkpoint of the state after the newest step."""

@@ -148,7 +148,7 @@ class SentinelCallback(PhaseHooks, Callback):
             self._taps.on_iterator(trainer, self._loop.cursor.watch)
             self._notes_data = not self._loop.exact_impossible
         self._taps.on_fetch(trainer, agent.clock, self._loop.fetch_begins)
-        self._every = self._settings.checkpoint_every
+        self._every, agent.phase = self._settings.checkpoint_every, "start_up"
         self._save = self._taps.on_save(trainer, begins=self._forget_contents, ended=self._saved)
         if isinstance(agent, Follower):
             agent.step, agent.impossible = trainer.global_step, rollback_impossible(trainer)

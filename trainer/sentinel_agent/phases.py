@@ -17,7 +17,7 @@ class PhaseHooks:
 
     guard: Guard
     agent: RankAgent
-    _before_save: TrainingPhase = "train"
+    _before_save: TrainingPhase | None = None
 
     @guarded
     def on_validation_start(self, trainer: Any, pl_module: Any) -> None:  # noqa: ARG002 - as Lightning calls it
@@ -50,4 +50,5 @@ class PhaseHooks:
     @guarded
     def save_ended(self) -> None:
         """It is saved, and what went before goes on."""
-        self.agent.enter(self._before_save)
+        if self._before_save is not None:
+            self.agent.enter(self._before_save)

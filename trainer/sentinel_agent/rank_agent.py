@@ -47,7 +47,8 @@ class RankAgent:
         self.clock = StepClock(device)
         self.step = 0
         self.segment = 0
-        self.phase: TrainingPhase = "start_up"
+        self.phase: TrainingPhase | None = None
+        """None where the loop does not tell: an agent that told some phases alone would be taken to hang in others."""
         self.commands: deque[RollBack | Appointment | Passage] = deque()
         """What is to be done at the boundaries to come."""
         self.peers: Peers | None = None
@@ -64,7 +65,8 @@ class RankAgent:
 
     def enter(self, phase: TrainingPhase) -> None:
         """The training goes over to another kind of work."""
-        self.phase = phase
+        if self.phase is not None:
+            self.phase = phase
 
     def roll_back(self, loop: rollback.TrainingLoop) -> bool:
         """Does what the oldest of ``commands`` says; whether the batch under way begins anew.
