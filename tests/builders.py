@@ -66,14 +66,21 @@ ONE_OF_EACH: tuple[Observation, ...] = (
 )
 
 
-def entry(observation: Observation, sequence: int, *, attempt: str = ATTEMPT, backlog: bool = False) -> LogEntry:
+def entry(
+    observation: Observation,
+    sequence: int,
+    *,
+    attempt: str = ATTEMPT,
+    sender: SenderId = SENDER,
+    backlog: bool = False,
+) -> LogEntry:
     """A log entry of the test run."""
     return LogEntry(
         run=RUN,
         sequence=sequence,
         received_at=1000.0 + sequence,
         attempt=AttemptId(attempt),
-        sender=SENDER,
+        sender=sender,
         observation=observation,
         backlog=backlog,
     )

@@ -18,6 +18,7 @@ from sentinel.domain.incidents import Incident
 from sentinel.domain.runs import Run
 from sentinel.protocol.ids import ActionId, AttemptId, CheckpointId, IncidentId, RunId
 from sentinel.protocol.observations import AttemptEnded, AttemptStarted
+from sentinel.protocol.processes import CrashReport, StackReport
 from sentinel.store.series import Bucket
 
 
@@ -166,6 +167,22 @@ class FleetHold:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ToldCrash(CrashReport):
+    """A process that died, as it was told."""
+
+    sequence: int
+    attempt: AttemptId
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToldStacks(StackReport):
+    """Where a process stood, as it was told."""
+
+    sequence: int
+    attempt: AttemptId
+
+
+@dataclass(frozen=True, kw_only=True)
 class IncidentStory(RunIncident):
     """An incident with all that belongs to it."""
 
@@ -175,6 +192,10 @@ class IncidentStory(RunIncident):
     requests: list[Request]
     """What people said and asked about it, in order."""
     evidence: list[Point]
+    crashes: list[ToldCrash]
+    """What launchers told of processes that died, with the last lines of their standard error."""
+    stacks: list[ToldStacks]
+    """Where the threads of each rank stood."""
 
 
 @dataclass(kw_only=True)

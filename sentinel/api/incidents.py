@@ -9,6 +9,7 @@ from fastapi import APIRouter, Query, Response
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from sentinel.api import documents
+from sentinel.api.evidence import of_processes
 from sentinel.api.services import DecisionName, IncidentName, Json, Provided
 from sentinel.domain.errors import InvalidInput, NotFound
 from sentinel.domain.findings import Severity
@@ -84,7 +85,7 @@ def show_incident(incident: IncidentName, services: Provided) -> Response:
             "actions": action_outbox.of_incident(connection, incident),
             "requests": _requests(connection, found),
             "evidence": _evidence(connection, found),
-        }
+        } | of_processes(connection, found)
     return Json(found | story)
 
 

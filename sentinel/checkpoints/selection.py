@@ -74,6 +74,22 @@ def named(checkpoints: Sequence[Checkpoint], checkpoint: CheckpointId) -> Select
     )
 
 
+def newest(checkpoints: Sequence[Checkpoint]) -> Selection:
+    """Chooses the newest checkpoint whose contents were checked and are not doubted: for a process that died or hangs.
+
+    Args:
+        checkpoints: all of the run, newest first.
+    """
+    target = next((each for each in checkpoints if each.state in ("known_good", "verified") and each.digest), None)
+    passed_over = tuple(
+        PassedOver(checkpoint=each.id, step=each.step, why=_why_not(each))
+        for each in checkpoints
+        if each.state != "deleted" and (target is None or each.step > target.step)
+    )
+    reason = "no checkpoint, so as the script begins by itself" if target is None else f"step {target.step}"
+    return Selection(target=target, passed_over=passed_over, reason=reason)
+
+
 def _why_not(checkpoint: Checkpoint) -> str:
     if not checkpoint.at_hand:
         return "of an earlier attempt, and this one has not said that it has it"

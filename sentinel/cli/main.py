@@ -14,6 +14,7 @@ from sentinel.cli.decisions import decisions
 from sentinel.cli.demo import demo
 from sentinel.cli.printing import errors
 from sentinel.cli.replay import replay
+from sentinel.cli.run import PASSED_WHOLE, run
 from sentinel.cli.scan import scan_command
 from sentinel.cli.serve import serve
 from sentinel.cli.status import status
@@ -28,6 +29,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command()(serve)
+app.command(context_settings={"allow_extra_args": True, **PASSED_WHOLE})(run)
 app.command()(demo)
 app.command()(collect)
 app.command()(status)

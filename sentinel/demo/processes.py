@@ -91,12 +91,13 @@ def daemon(folder: Path, port: int) -> Process:
     return Process("daemon", [sys.executable, "-m", "sentinel.cli.main", "serve"], folder / "daemon.log", environment)
 
 
-def trainer(folder: Path, name: str, options: Sequence[str]) -> Process:
-    """The reference trainer, with a folder of its own."""
+def trainer(folder: Path, name: str, url: str, options: Sequence[str]) -> Process:
+    """The reference trainer under `sentinel run`, with a folder of its own."""
     root = folder / name
     root.mkdir()
-    command = [sys.executable, "-m", "sentinel_reference.train", "--root", str(root), "--run", name, *options]
-    return Process(f"trainer {name}", command, root / "trainer.log", {})
+    launcher = [sys.executable, "-m", "sentinel.cli.main", "run", "--mode", "act", "--url", url, "--run", name, "--"]
+    command = [sys.executable, "-m", "sentinel_reference.train", "--root", str(root), "--run", name, "--url", url]
+    return Process(f"trainer {name}", [*launcher, *command, *options], root / "trainer.log", {})
 
 
 def wait_ready(process: Process, url: str, wait: float = 0.1) -> None:

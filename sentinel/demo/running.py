@@ -44,11 +44,14 @@ def with_faults(folder: Path, console: Console, *, seed: int) -> Verdict:
     with _daemon(folder, console) as (server, client, url):
         console.print(f"Training a small language model on real text, with {len(FAULTS)} faults on its way.")
         log = folder / "faults.jsonl"
-        options = ["--max-steps", str(STEPS), "--fault-log", str(log), *_common(url, seed)]
+        options = ["--max-steps", str(STEPS), "--fault-log", str(log), *_common(seed)]
         for fault in FAULTS:
             options += ["--fault", fault.option]
         watching = Watching(client, "demo", console)
-        with processes.trainer(folder, "demo", options) as training, console.status("starting the trainer") as status:
+        with (
+            processes.trainer(folder, "demo", url, options) as training,
+            console.status("starting the trainer") as status,
+        ):
             while training.exit_code is None:
                 server.check()
                 watching.look(_noted(log), status)
@@ -73,7 +76,8 @@ def healthy(folder: Path, console: Console, *, seed: int) -> Healthy:
                             processes.trainer(
                                 folder,
                                 name,
-                                ["--max-steps", str(HEALTHY_STEPS), "--threads", "1", *_common(url, names[name])],
+                                url,
+                                ["--max-steps", str(HEALTHY_STEPS), "--threads", "1", *_common(names[name])],
                             )
                         )
                         for name in pair
@@ -99,8 +103,8 @@ def _daemon(folder: Path, console: Console) -> Iterator[tuple[Process, Client, s
         yield server, client, url
 
 
-def _common(url: str, seed: int) -> list[str]:
-    return ["--url", url, "--mode", "act", "--checkpoint-every", str(CHECKPOINT_EVERY), "--seed", str(seed)]
+def _common(seed: int) -> list[str]:
+    return ["--mode", "act", "--checkpoint-every", str(CHECKPOINT_EVERY), "--seed", str(seed)]
 
 
 def _wait(server: Process, trainings: Sequence[Process]) -> None:

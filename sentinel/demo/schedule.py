@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-STEPS: Final = 620
+STEPS: Final = 400
 HEALTHY_STEPS: Final = 300
 CHECKPOINT_EVERY: Final = 50
 
@@ -25,10 +25,12 @@ class Fault:
 
 
 FAULTS: Final = (
+    Fault("kill", 130),
     Fault("corrupt_data", 250, 16),
-    Fault("nan", 420),
+    Fault("learning_rate", 400, 30),
     Fault("flip_checkpoint", 560, 50),
     Fault("nan", 560),
+    Fault("hang", 660),
 )
-"""The bit is flipped in the newest checkpoint that is 50 steps old, which is the one that the second NaN's rollback
-would take: the agent must notice, and the daemon must choose an older one."""
+"""The bit is flipped in the newest checkpoint that is 50 steps old, which is the one that the NaN's rollback would
+take: the agent must notice, and the daemon must choose an older one."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
-from itertools import pairwise
 from typing import Any
 
 from sentinel.client import Client
 
 Document = dict[str, Any]
+_WAYS = {"rollback": "to", "restart": "from"}
 
 
 @dataclass(slots=True)
@@ -57,18 +57,18 @@ def judge(client: Client, run: str, faults: list[Document]) -> Verdict:
     Args:
         client: of the daemon.
         run: the run's name.
-        faults: what the trainer noted as it injected: kind, step, at (Unix seconds).
+        faults: what the trainer noted as it injected: kind, step, data_step, at (Unix seconds).
     """
     summary = client.get(f"/v1/runs/{run}")
     incidents = [
         client.get(f"/v1/incidents/{each['id']}") for each in client.pages("/v1/incidents", "incidents", run=run)
     ]
     incidents.reverse()
-    ends = [later["at"] for _, later in pairwise(sorted(faults, key=lambda each: each["at"]))] + [float("inf")]
     judged: list[Judged] = []
     matched: set[str] = set()
     for fault in faults:
-        end = next((at for at in ends if at > fault["at"] + 1.0), float("inf"))
+        later = (each["at"] for each in faults if each["data_step"] > fault["data_step"])
+        end = min(later, default=float("inf"))
         incident = next((each for each in incidents if fault["at"] <= each["detected_at"] < end), None)
         if incident is not None:
             matched.add(incident["id"])
@@ -87,19 +87,23 @@ def _judge_fault(fault: Document, incident: Document | None) -> Judged:
     if incident is None:
         judged.problem = "missed"
         return judged
-    rollbacks = [each for each in incident["decisions"] if each["rung"] == "rollback" and each["outcome"] == "ordered"]
+    acts = [
+        each
+        for each in incident["decisions"]
+        if each["rung"] in ("rollback", "restart") and each["outcome"] == "ordered"
+    ]
     judged.incident = incident["id"]
-    judged.found_after_steps = incident["detected_step"] - fault["step"]
+    judged.found_after_steps = max(0, incident["detected_step"] - fault["step"])
     judged.found_after_s = incident["detected_at"] - fault["at"]
     judged.lost_steps, judged.lost_s = incident["lost_steps"], incident["lost_s"]
-    if not rollbacks:
+    if not acts:
         judged.problem = "found, and not acted on"
         return judged
-    last = rollbacks[-1]
-    judged.decision, judged.reason = f"rollback to step {last['target_step']}", last["reason"]
-    judged.checkpoint = last["checkpoint"]
+    last = acts[-1]
+    judged.decision = f"{last['rung']} {_WAYS[last['rung']]} step {last.get('target_step', 0)}"
+    judged.reason, judged.checkpoint = last["reason"], last.get("checkpoint", "none")
     judged.passed_over = [f"step {each['step']}: {each['why']}" for each in last.get("passed_over", ())]
-    if incident["state"] == "resolved" and incident["rollbacks"]:
+    if incident["state"] == "resolved" and (incident["rollbacks"] or incident["restarts"]):
         judged.back_at_step = incident["end_step"]
     else:
         judged.problem = f"not recovered: the incident is {incident['state']}"
@@ -110,16 +114,20 @@ def _judge_flip(fault: Document, incident: Document | None) -> Judged:
     """The broken checkpoint must have been refused, and the order after that have gone to an older one."""
     judged = Judged(fault=fault["kind"], injected_step=fault["step"])
     decisions = [] if incident is None else incident["decisions"]
-    again = next((each for each in decisions if each["change"] == "action failed" and each["rung"] == "rollback"), None)
-    broken = [each for each in (again or {}).get("passed_over", ()) if each["why"].startswith("bad")]
-    if incident is None or again is None or not broken:
+    failed = [each for each in decisions if each["change"] == "action failed" and each["rung"] == "rollback"]
+    again = next((each for each in failed if _broken(each)), None)
+    if incident is None or again is None:
         judged.problem = "the broken checkpoint was not noticed"
         return judged
     judged.incident = incident["id"]
     judged.found_after_steps = again["step"] - fault["step"]
     judged.found_after_s = again["at"] - fault["at"]
-    judged.decision = f"rollback to step {again['target_step']}, for that of step {broken[0]['step']} is broken"
+    judged.decision = f"rollback to step {again['target_step']}, for that of step {_broken(again)[0]['step']} is broken"
     judged.reason, judged.checkpoint = again["reason"], again["checkpoint"]
     judged.passed_over = [f"step {each['step']}: {each['why']}" for each in again["passed_over"]]
     judged.back_at_step = incident["end_step"]
     return judged
+
+
+def _broken(decision: Document) -> list[Document]:
+    return [each for each in decision.get("passed_over", ()) if each["why"].startswith("bad")]

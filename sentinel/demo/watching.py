@@ -11,7 +11,13 @@ from rich.status import Status
 from sentinel.client import Client
 
 RECENT_STEPS: Final = 20
-_COLOURS: Final = {"rollback": "magenta", "escalate": "bold red", "watch": "yellow", "none": "green"}
+_COLOURS: Final = {
+    "rollback": "magenta",
+    "restart": "magenta",
+    "escalate": "bold red",
+    "watch": "yellow",
+    "none": "green",
+}
 
 
 @dataclass(slots=True)
@@ -77,7 +83,11 @@ class Watching:
     @staticmethod
     def _decision(decision: dict[str, Any]) -> str:
         colour = _COLOURS[decision["rung"]]
-        target = f" to step {decision['target_step']}" if decision.get("target_step") is not None else ""
+        target = (
+            f" {'from' if decision['rung'] == 'restart' else 'to'} step {decision['target_step']}"
+            if decision.get("target_step") is not None
+            else ""
+        )
         done = f"{decision['rung']}{target} ({decision['outcome']})"
         return f"[{colour}]  decision[/]  {decision['change']}: [{colour}]{done}[/]; {decision['reason']}"
 

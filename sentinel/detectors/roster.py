@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from sentinel.detectors.base import Detector
+from sentinel.detectors.crash import Crash
 from sentinel.detectors.data_stall import DataStall
 from sentinel.detectors.dead_training import DeadTraining
 from sentinel.detectors.device_fault import DeviceFault
 from sentinel.detectors.device_throttle import DeviceThrottle
 from sentinel.detectors.divergence import Divergence
 from sentinel.detectors.gradient_norm import GradientNorm
+from sentinel.detectors.hang import Hang
 from sentinel.detectors.loss_drop import LossDrop
 from sentinel.detectors.loss_spike import LossSpike
 from sentinel.detectors.nonfinite import Nonfinite
@@ -29,4 +31,6 @@ ROSTER: tuple[type[Detector[Any]], ...] = (
     DataStall,
     Straggler,
     ThroughputDrop,
+    Crash,
+    Hang,
 )

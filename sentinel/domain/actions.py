@@ -16,7 +16,7 @@ from sentinel.protocol.ids import ActionId, IncidentId
 
 ActionState = Literal["planned", "claimed", "succeeded", "failed", "expired"]
 ActionEvent = Literal["claim", "succeed", "fail", "expire"]
-Executor = Literal["trainer_command", "alert"]
+Executor = Literal["trainer_command", "launcher_command", "alert"]
 
 TRANSITIONS: Mapping[tuple[ActionState, ActionEvent], ActionState] = {
     ("planned", "claim"): "claimed",
@@ -39,7 +39,7 @@ class Action:
     incident: IncidentId
     executor: Executor
     payload: Mapping[str, Any]
-    """trainer_command: the command's JSON tree. alert: the message's fields."""
+    """trainer_command, launcher_command: the command's JSON tree. alert: the message's fields."""
 
 
 @dataclass(frozen=True, slots=True)

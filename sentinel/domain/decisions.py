@@ -7,8 +7,8 @@ from typing import Literal
 
 from sentinel.protocol.ids import ActionId, CheckpointId, DecisionId, IncidentId
 
-Rung = Literal["none", "watch", "rollback", "escalate"]
-"""Of the recovery ladder: nothing to do; wait and see; back to a checkpoint; ask a person."""
+Rung = Literal["none", "watch", "rollback", "restart", "escalate"]
+"""Of the recovery ladder: nothing to do; wait and see; back to a checkpoint; the processes anew; ask a person."""
 Outcome = Literal["ordered", "withheld", "would_have", "nothing"]
 """ordered: an action was planned; withheld: a limit refused; would_have: observe mode; nothing: none was called for."""
 

@@ -23,6 +23,8 @@ IncidentEvent = Literal["mitigate", "fail", "recover", "recur", "escalate", "set
 
 ASKED: Final = "operator_request"
 """The symptom of an incident that a person saw and no detector."""
+PROCESS: Final = "process"
+"""Subject of what befell the training's processes: it says nothing against the numbers that they computed."""
 
 TRANSITIONS: Mapping[tuple[IncidentState, IncidentEvent], IncidentState] = {
     ("open", "mitigate"): "mitigating",
@@ -70,10 +72,12 @@ class Incident:
     open_symptoms: tuple[str, ...] = ()
     """Those whose end no detector has reported."""
     rollbacks: int = 0
+    restarts: int = 0
+    """Attempts that began while it was open."""
     checkpoint: CheckpointId | None = None
-    """The last rolled back to."""
+    """The last that was gone back to."""
     lost_steps: int = 0
-    """Steps given up by rollbacks."""
+    """Steps given up by rollbacks and restarts."""
     lost_s: float = 0.0
     """Seconds from the checkpoint's step to the same step again, over all rollbacks."""
     end_step: int | None = None
@@ -92,3 +96,8 @@ class Incident:
     def doubts_checkpoints(self) -> bool:
         """Whether what was saved since its onset may carry it; all its symptoms are of one concern."""
         return doubts_checkpoints(self.symptom)
+
+    @property
+    def is_of_process(self) -> bool:
+        """Whether the processes are at fault, and not the state of the model."""
+        return self.subject == PROCESS

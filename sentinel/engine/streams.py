@@ -12,13 +12,14 @@ from sentinel.domain.log_entry import LogEntry
 from sentinel.pipeline.outcome import Outcome
 from sentinel.pipeline.pipeline import VERSION, Pipeline
 from sentinel.protocol.codec import dumps
-from sentinel.protocol.ids import AttemptId, RunId, SenderId
+from sentinel.protocol.ids import LEADER, AttemptId, RunId, SenderId
 from sentinel.protocol.observations import (
     Observation,
     ObservationBatch,
     OperatorRequest,
     PipelineStarted,
     PolicyChanged,
+    Tick,
 )
 from sentinel.store import action_outbox, decision_log, fleet_hold, observation_log, snapshots
 from sentinel.store.fleet_hold import FleetHold
@@ -31,6 +32,9 @@ SNAPSHOT_EVERY = 2000
 """Entries. A restart refolds at most as many for each run: about 0.1 s."""
 RESTING_AT_ONCE = 20
 """Runs in one transaction: a snapshot takes about a millisecond."""
+TICK_SILENT_EVERY_S = 30.0
+SILENT_AT_MOST_S = 3 * 3600.0
+"""Longer than any phase may last before it is called a hang."""
 DAEMON = SenderId("daemon")
 
 
@@ -50,7 +54,9 @@ class Stream:
         self.pipeline = Pipeline(run)
         self.sequence = 0
         self.heard_at = clock.monotonic()
-        """Daemon's monotonic clock at the last word of a sender, or since when the daemon has listened for one."""
+        """Daemon's monotonic clock at the last word of rank 0, or since when the daemon has listened for one."""
+        self._ticked_at = 0.0
+        """Likewise when its silence was noted last."""
         self._next_counters = observation_log.next_counters(connection, run)
         self._heard: set[tuple[AttemptId, SenderId]] = set()
         self._received_at = 0.0
@@ -105,7 +111,8 @@ class Stream:
 
     def take(self, batch: ObservationBatch, payloads: Sequence[str], *, received_at: float) -> list[Advanced]:
         """Appends what is new in a batch; ``payloads`` are its observations' texts as they came."""
-        self.heard_at = clock.monotonic()
+        if batch.sender == LEADER:
+            self.heard_at = clock.monotonic()
         return [
             self.append(
                 observation,
@@ -120,6 +127,23 @@ class Stream:
             )
             if self._take_number(batch.attempt, batch.sender, number)
         ]
+
+    def is_waited_for(self, now: float) -> bool:
+        """Whether its next word may come any moment: it trains, or the longest start-up has not passed in silence."""
+        phase = self.pipeline.run.phase
+        return phase == "training" or (phase == "silent" and now - self.heard_at <= SILENT_AT_MOST_S)
+
+    def is_tick_due(self, now: float, *, silent_s: float) -> bool:
+        """Whether a silence of ``silent_s`` or more is to be noted: often at first, then every half minute."""
+        if now - self.heard_at < silent_s or not self.is_waited_for(now):
+            return False
+        return self.pipeline.run.phase == "training" or now - self._ticked_at >= TICK_SILENT_EVERY_S
+
+    def tick(self, now: float) -> list[Advanced]:
+        """Notes the silence."""
+        self._ticked_at = now
+        at = clock.now()
+        return [self.tell(Tick(at=at, silent_s=now - self.heard_at), received_at=at)]
 
     def _take_number(self, attempt: AttemptId, sender: SenderId, counter: int) -> bool:
         """Whether the sender's observation ``counter`` is new; if so, it is noted as heard."""
@@ -213,10 +237,10 @@ class Resident:
         self._begun.add(run)
         return begun + stream.follow(fleet_hold.read(connection), received_at=at)
 
-    def spare(self, silent_since: float) -> list[RunId]:
-        """Some runs that do not train and of which nothing was heard since then (monotonic seconds)."""
-        silent = (run for run, each in self._streams.items() if each.heard_at < silent_since)
-        return [run for run in silent if self._streams[run].pipeline.run.phase != "training"][:RESTING_AT_ONCE]
+    def spare(self, now: float, *, silent_s: float) -> list[RunId]:
+        """Some runs that are not waited for and of which nothing was heard for so long."""
+        silent = [run for run, each in self._streams.items() if now - each.heard_at > silent_s]
+        return [run for run in silent if not self._streams[run].is_waited_for(now)][:RESTING_AT_ONCE]
 
     def let_go(self, runs: Iterable[RunId]) -> None:
         """Forgets streams that rest."""

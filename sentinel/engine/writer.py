@@ -15,12 +15,14 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
 from sentinel import clock
+from sentinel.domain.actions import Executor
 from sentinel.domain.errors import StoreUnavailable
 from sentinel.engine.streams import Advanced, Resident, Stream
 from sentinel.engine.witness import Witness
 from sentinel.protocol.commands import Reply
 from sentinel.protocol.ids import RunId
-from sentinel.protocol.observations import ObservationBatch, Tick
+from sentinel.protocol.launching import is_launcher
+from sentinel.protocol.observations import ObservationBatch
 from sentinel.store import action_outbox, fleet_hold
 from sentinel.store.fleet_hold import FleetHold
 from sentinel.store.lease import Lease, LeaseLost
@@ -51,8 +53,8 @@ class _Transaction:
     connection: Connection
     stream: Callable[[RunId], Stream]
     advanced: dict[RunId, list[Advanced]] = field(default_factory=dict)
-    ordered: set[RunId] = field(default_factory=set)
-    """Runs whose orders go out with an answer to this transaction."""
+    ordered: set[tuple[RunId, Executor]] = field(default_factory=set)
+    """Runs whose orders to agents or launchers go out with an answer to this transaction."""
     resting: set[RunId] = field(default_factory=set)
     """Runs that leave the memory after it, should nothing be told of them in it."""
 
@@ -152,10 +154,8 @@ class Writer:
             self._note_gap(transaction, now)
             told = 0
             for run, stream in self._streams.items():
-                silence = now - stream.heard_at
-                if silence >= silent_s and stream.pipeline.run.phase == "training":
-                    at = clock.now()
-                    transaction.note(run, [transaction.stream(run).tell(Tick(at=at, silent_s=silence), received_at=at)])
+                if stream.is_tick_due(now, silent_s=silent_s):
+                    transaction.note(run, transaction.stream(run).tick(now))
                     told += 1
             return told
 
@@ -165,7 +165,7 @@ class Writer:
         """Lets runs that do not train go from memory after a silence; each is taken up again at its next word."""
 
         def work(transaction: _Transaction) -> int:
-            runs = self._streams.spare(clock.monotonic() - silent_s)
+            runs = self._streams.spare(clock.monotonic(), silent_s=silent_s)
             for run in runs:
                 transaction.stream(run).rest(transaction.connection)
             transaction.resting.update(runs)
@@ -257,8 +257,8 @@ class Writer:
             transaction.advanced[run] = advanced + transaction.advanced.get(run, [])
         for run, advanced in transaction.advanced.items():
             self._streams[run].save(connection, advanced)
-        for run in transaction.ordered:
-            action_outbox.claim_orders(connection, run, at=clock.now())
+        for run, executor in transaction.ordered:
+            action_outbox.claim_orders(connection, run, executor, at=clock.now())
         return transaction, answers
 
     def _show(self, stream: Stream, advanced: Sequence[Advanced]) -> None:
@@ -286,9 +286,10 @@ def _ingest(transaction: _Transaction, batch: ObservationBatch, payloads: Sequen
     stream = transaction.stream(batch.run)
     advanced = stream.take(batch, payloads, received_at=received_at)
     transaction.note(batch.run, advanced)
-    commands = () if batch.backlog else stream.pipeline.orders_for(batch.attempt)
+    commands = () if batch.backlog else stream.pipeline.commands_for(batch.attempt, batch.sender)
     if commands:
-        transaction.ordered.add(batch.run)
+        executor: Executor = "launcher_command" if is_launcher(batch.sender) else "trainer_command"
+        transaction.ordered.add((batch.run, executor))
     return Reply(
         accepted=len(advanced),
         duplicates=len(batch.observations) - len(advanced),

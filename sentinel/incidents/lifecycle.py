@@ -23,6 +23,7 @@ Change = Literal[
     "reopened",
     "recurred",
     "rolled back",
+    "started again",
     "action failed",
     "not recovered",
     "below its path",
@@ -68,6 +69,11 @@ class Incidents:
         """Those of ``unsettled`` that make checkpoints suspect, and that a rollback may cure."""
         return [each for each in self.unsettled if each.doubts_checkpoints]
 
+    @property
+    def of_process(self) -> list[Incident]:
+        """The unsettled ones of the processes."""
+        return [each for each in self.unsettled if each.is_of_process]
+
     def get(self, incident: IncidentId) -> Incident | None:
         """One incident, if it is remembered."""
         return self.state.incidents.get(incident)
@@ -84,7 +90,7 @@ class Incidents:
         change: Change = "revised"
         if known.state == "resolved":
             event, change = "recur", "reopened"
-        elif known.state == "mitigating" and finding.phase == "began" and segment > known.segment:
+        elif known.state == "mitigating" and _is_new(known, finding, segment):
             event, change = "recur", "recurred"
         severity = worse(known.severity, finding.severity)
         malignant = finding.verdict == "malignant"
@@ -97,6 +103,7 @@ class Incidents:
             severity=severity,
             verdict="malignant" if malignant else known.verdict if event is None else finding.verdict,
             segment=segment,
+            detected_step=max(known.detected_step, finding.step) if known.is_of_process else known.detected_step,
             suspect_from=finding.onset_step if event is not None else min(known.suspect_from, finding.onset_step),
             reason=finding.reason,
             end_step=known.end_step if event is None else None,
@@ -129,6 +136,17 @@ class Incidents:
             f"back at checkpoint {checkpoint or 'unknown'}, {lost_steps} steps given up; watching for the loss's return"
         )
         return self._change(incident, "rolled back", reason, entry, event="mitigate")
+
+    def started_again(self, incident: Incident, entry: LogEntry, *, lost_steps: int) -> IncidentChange:
+        """The processes were started again; whether that helped, the steps beyond the one that it befell will show."""
+        incident = replace(
+            incident,
+            restarts=incident.restarts + 1,
+            lost_steps=incident.lost_steps + lost_steps,
+            open_symptoms=(),
+        )
+        reason = f"a new attempt began, {lost_steps} steps given up; watching for step {incident.detected_step + 1}"
+        return self._change(incident, "started again", reason, entry, event="mitigate")
 
     def failed(self, incident: Incident, change: Change, reason: str, entry: LogEntry) -> IncidentChange:
         """What was ordered was not done, or did not help."""
@@ -203,7 +221,8 @@ class Incidents:
             return None
         still = tuple(symptom for symptom in known.open_symptoms if symptom != finding.symptom)
         incident = replace(known, open_symptoms=still)
-        if still or known.state == "mitigating":  # after a rollback the loss's return to its path is the end
+        watched = known.state == "mitigating" and not known.is_of_process  # the loss's return to its path is the end
+        if still or watched:
             self.state.incidents[incident.id] = incident
             return None
         return self.resolve(incident, "passed", finding.reason, step=finding.step, entry=entry)
@@ -223,6 +242,11 @@ class Incidents:
         for spent in _surplus(incidents.values()):
             del incidents[spent]
         return incident
+
+
+def _is_new(known: Incident, finding: Finding, segment: int) -> bool:
+    """Whether a fault shows again after what was done about it."""
+    return known.is_of_process or (finding.phase == "began" and segment > known.segment)
 
 
 def _surplus(incidents: Iterable[Incident]) -> list[IncidentId]:

@@ -8,10 +8,12 @@ from typing import Final
 from sentinel.domain.actions import ActionChange, ActionEvent
 from sentinel.domain.incidents import ASKED
 from sentinel.domain.log_entry import LogEntry
+from sentinel.pipeline import processes
 from sentinel.pipeline.outcome import Outcome
 from sentinel.pipeline.parts import Parts
 from sentinel.pipeline.seeing import see
 from sentinel.protocol.ids import ActionId, CommandId
+from sentinel.protocol.launching import is_launcher
 from sentinel.protocol.observations import ActionResult, CheckpointReport, CommandResult, StepReport
 
 _EVENTS: Final[dict[str, ActionEvent]] = {
@@ -32,6 +34,9 @@ def checkpoint_report(parts: Parts, entry: LogEntry, report: CheckpointReport, o
 
 def command_result(parts: Parts, entry: LogEntry, result: CommandResult, outcome: Outcome) -> None:
     """The agent answered for a command."""
+    if is_launcher(entry.sender):
+        processes.answered(parts, entry, result, outcome)
+        return
     if entry.attempt != parts.run.attempt:
         return
     if result.outcome == "succeeded" or result.segment > parts.run.segment:

@@ -10,7 +10,7 @@ from sentinel.domain.runs import Run
 from sentinel.pipeline.outcome import Outcome
 from sentinel.pipeline.parts import Parts
 from sentinel.pipeline.seeing import see
-from sentinel.protocol.ids import AttemptId
+from sentinel.protocol.ids import LEADER, AttemptId
 from sentinel.protocol.observations import AttemptEnded, AttemptStarted, PipelineStarted, StepReport, Tick
 
 SILENT_AFTER_S: Final = 60.0
@@ -20,8 +20,9 @@ BLIND_AT_MOST_S: Final = 30.0
 ATTEMPTS_KEPT: Final = 64
 
 
-def listening(parts: Parts, _entry: LogEntry, _begun: PipelineStarted, _outcome: Outcome) -> None:
+def listening(parts: Parts, entry: LogEntry, _begun: PipelineStarted, outcome: Outcome) -> None:
     """A daemon begins to listen, after a start, a hand-over or a gap: where the run went meanwhile is not known."""
+    see(parts, entry, outcome)
     parts.run.blind = parts.run.phase in ("training", "silent")
 
 
@@ -32,6 +33,8 @@ def hear(parts: Parts, entry: LogEntry, outcome: Outcome) -> None:
     """
     run = parts.run
     run.last_at = entry.received_at
+    if entry.sender != LEADER:
+        return  # who stands by says nothing of the training, and another rank may speak on while the first is gone
     if entry.attempt == run.attempt and run.phase == "silent":
         run.phase = "training"
     if entry.attempt not in parts.state.attempts and isinstance(entry.observation, StepReport):
@@ -61,9 +64,14 @@ def started(parts: Parts, entry: LogEntry, attempt: AttemptStarted, outcome: Out
     run.precision, run.accumulate, run.host = attempt.precision, attempt.accumulate, attempt.host
     parts.recovery.start()
     see(parts, entry, outcome)
-    for incident in parts.incidents.unsettled:
+    for incident in [each for each in parts.incidents.unsettled if not each.is_of_process]:
         reason = f"a new attempt began at step {attempt.step}"
         change = parts.incidents.resolve(incident, "restarted", reason, step=attempt.step, entry=entry)
+        parts.deciding.decide(change, run, entry, outcome)
+    parts.launchers.started_again(parts.deciding.state.worked_steps, outcome)
+    for incident in parts.incidents.of_process:
+        lost_steps = max(0, incident.detected_step - attempt.step)
+        change = parts.incidents.started_again(incident, entry, lost_steps=lost_steps)
         parts.deciding.decide(change, run, entry, outcome)
 
 
@@ -71,6 +79,7 @@ def ended(parts: Parts, entry: LogEntry, end: AttemptEnded, outcome: Outcome) ->
     """The attempt is over; its unsettled incidents stay for people, or for the next attempt."""
     if entry.attempt == parts.run.attempt:
         parts.run.phase = end.outcome
+        see(parts, entry, outcome)
         parts.deciding.withdraw("the attempt ended", outcome)
         outcome.rollups += parts.rollups.flush()
 

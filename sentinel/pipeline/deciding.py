@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from sentinel.checkpoints.catalog import MARGIN_STEPS, Catalog
-from sentinel.checkpoints.selection import Selection, select
+from sentinel.checkpoints.catalog import Catalog
+from sentinel.checkpoints.selection import Selection, newest, select
 from sentinel.domain.actions import Action, ActionChange
 from sentinel.domain.decisions import Decision, Rung
 from sentinel.domain.findings import Severity
@@ -15,6 +15,8 @@ from sentinel.domain.incidents import Incident
 from sentinel.domain.log_entry import LogEntry
 from sentinel.domain.runs import Run
 from sentinel.incidents.lifecycle import IncidentChange, Incidents
+from sentinel.pipeline.launchers import Launchers
+from sentinel.pipeline.ordering import restart_order, rollback_order
 from sentinel.pipeline.outcome import Outcome
 from sentinel.pipeline.telling import alert_action, notice_of
 from sentinel.policy.announce import AlertStatus, announcement
@@ -22,9 +24,9 @@ from sentinel.policy.decide import Choice, decide
 from sentinel.policy.limits import RefusalKind, Situation
 from sentinel.policy.rules import Policy, recorded_policy
 from sentinel.protocol.codec import to_tree
-from sentinel.protocol.commands import Notice, RollBack
+from sentinel.protocol.commands import DumpStacks, Notice, RollBack
 from sentinel.protocol.ids import ActionId, CommandId, DecisionId, IncidentId
-from sentinel.protocol.observations import DataMode
+from sentinel.protocol.observations import Heartbeat
 
 NOTICES_KEPT: Final = 16
 ROLLBACKS_KEPT: Final = 64
@@ -60,8 +62,9 @@ class DecidingState:
 class Deciding:
     """The decisions of one run."""
 
-    def __init__(self, incidents: Incidents, catalog: Catalog) -> None:
+    def __init__(self, incidents: Incidents, catalog: Catalog, launchers: Launchers) -> None:
         self.state = DecidingState()
+        self._launchers = launchers
         self._incidents = incidents
         self._catalog = catalog
         self._policy = Policy()
@@ -83,7 +86,8 @@ class Deciding:
         """Takes one decision about a changed incident and plans what follows from it."""
         incident = change.incident
         self.state.waiting.pop(incident.id, None)
-        selection = select(self._catalog.checkpoints, incident.suspect_from)
+        selection = self._select(incident)
+        self._ask_for_stacks(change, run, entry, outcome)
         choice = self._choose(change, run, entry, selection)
         if choice.outcome == "would_have":
             choice = self._once(choice, incident, run)
@@ -103,25 +107,26 @@ class Deciding:
     ) -> None:
         """Records a choice as the decision about a changed incident, and plans what follows from it."""
         incident = change.incident
-        target = selection.target if choice.rung == "rollback" else None
+        target = selection.target if choice.rung in ("rollback", "restart") else None
         action: Action | None = None
-        if target is not None and choice.outcome == "ordered":
-            data: DataMode = "exact" if choice.rule.data == run.rollback == "exact" else "forward"
-            command = RollBack(
-                id=CommandId(f"{entry.run}.a{entry.sequence}.{len(outcome.actions)}"),
-                incident=incident.id,
-                checkpoint=target.id,
-                digest=target.digest,
-                step=target.step,
-                segment=run.segment,
-                expires_step=run.step + self.policy.limits.expires_after_steps,
-                data=data,
-                skip_from_step=max(target.step + 1, incident.suspect_from - MARGIN_STEPS) if data == "exact" else 0,
-                skip_to_step=run.step if data == "exact" else 0,
-                lr_scale=choice.rule.lr_scale,
-                reason=incident.reason,
-            )
-            action = self._order(command)
+        if choice.outcome == "ordered" and choice.rung in ("rollback", "restart"):
+            command = CommandId(f"{entry.run}.a{entry.sequence}.{len(outcome.actions)}")
+            if choice.rung == "restart":
+                attempt = self._launchers.state.attempt
+                action = self._launchers.order(restart_order(command, incident, attempt, target))
+            else:
+                assert target is not None  # else it had been refused
+                expires_after_steps = self.policy.limits.expires_after_steps
+                action = self._order(
+                    rollback_order(
+                        command,
+                        incident,
+                        run,
+                        target=target,
+                        rule=choice.rule,
+                        expires_after_steps=expires_after_steps,
+                    )
+                )
             outcome.actions.append(action)
             incident = self._incidents.mitigate(incident, entry)
         elif choice.rung == "escalate" and incident.state != "escalated":
@@ -147,6 +152,7 @@ class Deciding:
         self._tell(incident, decision, entry, outcome)
         if not incident.is_open:
             self.withdraw("the incident is settled", outcome, incident=incident.id)
+            self._launchers.withdraw("the incident is settled", outcome, incident=incident.id)
             self.state.failed_orders.pop(incident.id, None)
             self.state.told.pop(incident.id, None)
             self.state.told_severity.pop(incident.id, None)
@@ -165,8 +171,12 @@ class Deciding:
         """An order was answered; returns it, or None if it was not known."""
         order = self.state.orders.pop(command, None)
         if order is not None and failed:
-            self.state.failed_orders[order.incident] = self.state.failed_orders.get(order.incident, 0) + 1
+            self.count_failure(order.incident)
         return order
+
+    def count_failure(self, incident: IncidentId) -> None:
+        """An order for an incident was not carried out."""
+        self.state.failed_orders[incident] = self.state.failed_orders.get(incident, 0) + 1
 
     def remember_rollback(self) -> None:
         """A rollback was carried out: it counts towards the cooldown and the budget."""
@@ -186,35 +196,44 @@ class Deciding:
     def _choose(self, change: IncidentChange, run: Run, entry: LogEntry, selection: Selection) -> Choice:
         policy = self.policy
         incident = change.incident
-        if not incident.is_open or change.change == "rolled back":
+        if not incident.is_open or change.change in ("rolled back", "started again"):
             rule = policy.rule_for(incident)
             rung: Rung = "watch" if incident.is_open else "none"
             return Choice(rule=rule, rung=rung, outcome="nothing", reason=change.reason)
         if change.change == "below its path":  # another checkpoint would see the same data again
             return Choice(rule=policy.rule_for(incident), rung="escalate", outcome="ordered", reason=change.reason)
-        return decide(incident, self.situation(run, entry, selection, incident=incident.id))
+        return decide(incident, self.situation(run, entry, selection, incident=incident))
 
     def situation(
-        self, run: Run, entry: LogEntry, selection: Selection, *, incident: IncidentId | None = None
+        self, run: Run, entry: LogEntry, selection: Selection, *, incident: Incident | None = None
     ) -> Situation:
         """All that limits look at."""
         return Situation(
             run=run,
             policy=self.policy,
             selection=selection,
-            backlog=_is_history(run, entry),
+            backlog=_is_history(incident, run, entry),
             rollback_steps=self.state.rollback_steps,
-            failed_orders=0 if incident is None else self.state.failed_orders.get(incident, 0),
+            restart_steps=self._launchers.state.restart_steps,
+            no_restart=self._launchers.why_no_restart(run.attempt),
+            launcher_acts=self._launchers.state.can_restart,
+            awaits_stacks=self._launchers.awaits_stacks,
+            failed_orders=0 if incident is None else self.state.failed_orders.get(incident.id, 0),
             worked_steps=self.state.worked_steps,
         )
 
     def _once(self, choice: Choice, incident: Incident, run: Run) -> Choice:
-        """One incident is set back once: with it done, the rest would not have been."""
+        """What is done for an incident is done once: with it done, the rest would not have been."""
         since = self.state.would_have.setdefault(incident.id, run.step)
         if since == run.step:
             return choice
-        reason = f"it would have been set back at step {since} already"
+        reason = f"it would have been done at step {since} already"
         return Choice(rule=choice.rule, rung="watch", outcome="nothing", reason=reason)
+
+    def _select(self, incident: Incident) -> Selection:
+        if incident.is_of_process:
+            return newest(self._catalog.checkpoints)
+        return select(self._catalog.checkpoints, incident.suspect_from)
 
     def _order(self, command: RollBack) -> Action:
         self.state.orders[command.id] = Order(incident=command.incident, command=command)
@@ -222,15 +241,29 @@ class Deciding:
             id=ActionId(command.id), incident=command.incident, executor="trainer_command", payload=to_tree(command)
         )
 
+    def _ask_for_stacks(self, change: IncidentChange, run: Run, entry: LogEntry, outcome: Outcome) -> None:
+        """Where a training hangs is to be known before anything is done to it, and in observe mode too."""
+        incident = change.incident
+        if change.change not in ("opened", "reopened", "recurred") or "hang" not in incident.open_symptoms:
+            return
+        command = CommandId(f"{entry.run}.a{entry.sequence}.{len(outcome.actions)}")
+        if entry.backlog or not self._launchers.has_launcher(run.attempt):
+            return
+        order = DumpStacks(id=command, incident=incident.id, reason=incident.reason)
+        heard = isinstance(entry.observation, Heartbeat)
+        outcome.actions.append(self._launchers.ask_for_stacks(order, heard=heard))
+
     def _is_lifted(self, kind: RefusalKind, incident: Incident, run: Run, entry: LogEntry) -> bool:
         if kind == "hold":
             return not run.hold
         if kind == "backlog":
-            return not _is_history(run, entry)
+            return not _is_history(incident, run, entry)
+        if kind == "stacks":
+            return not self._launchers.awaits_stacks
         if kind == "cooldown":
             since = self.state.worked_steps - self.state.rollback_steps[-1]
             return since >= self.policy.limits.cooldown_steps
-        return select(self._catalog.checkpoints, incident.suspect_from).target is not None
+        return self._select(incident).target is not None
 
     def _tell(self, incident: Incident, decision: Decision, entry: LogEntry, outcome: Outcome) -> None:
         alert = announcement(incident, decision, self.state.told.get(incident.id), self.policy.alerts)
@@ -247,5 +280,7 @@ class Deciding:
             self.state.notices = [*self.state.notices, notice][-NOTICES_KEPT:]
 
 
-def _is_history(run: Run, entry: LogEntry) -> bool:
+def _is_history(incident: Incident | None, run: Run, entry: LogEntry) -> bool:
+    if incident is not None and incident.is_of_process:  # the dead do not go on, and what hangs was behind when it did
+        return entry.backlog or (run.blind and "crash" not in incident.open_symptoms)
     return entry.backlog or run.behind or run.blind

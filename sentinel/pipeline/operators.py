@@ -15,6 +15,7 @@ from sentinel.domain.log_entry import LogEntry
 from sentinel.pipeline.answers import order_failed
 from sentinel.pipeline.outcome import Outcome
 from sentinel.pipeline.parts import Parts
+from sentinel.pipeline.processes import not_done
 from sentinel.policy.decide import Choice
 from sentinel.policy.limits import Refusal, refusal
 from sentinel.policy.rules import Rule, recorded_policy
@@ -54,6 +55,8 @@ def _hold(parts: Parts, entry: LogEntry, wish: OperatorRequest, outcome: Outcome
         run.held_by, run.hold_reason = wish.by or SOMEBODY, wish.reason
     for command in list(parts.deciding.state.orders):
         order_failed(parts, entry, ActionChange(ActionId(command), "expire", run.hold), outcome)
+    for restart in list(parts.launchers.state.restarts):
+        not_done(parts, entry, restart, outcome, reason=run.hold)
 
 
 def _release(parts: Parts, _entry: LogEntry, wish: OperatorRequest, _outcome: Outcome) -> None:

@@ -12,6 +12,7 @@ from sentinel.domain.runs import Run
 from sentinel.incidents.lifecycle import Incidents
 from sentinel.incidents.recovery import Recovery
 from sentinel.pipeline.deciding import Deciding
+from sentinel.pipeline.launchers import Launchers
 from sentinel.pipeline.rollups import Rollups
 from sentinel.pipeline.snapshot import Stateful
 from sentinel.protocol.ids import AttemptId, RunId
@@ -37,7 +38,8 @@ class Parts:
         self.catalog = Catalog()
         self.recovery = Recovery()
         self.rollups = Rollups()
-        self.deciding = Deciding(self.incidents, self.catalog)
+        self.launchers = Launchers()
+        self.deciding = Deciding(self.incidents, self.catalog, self.launchers)
 
     @property
     def run(self) -> Run:
@@ -52,6 +54,7 @@ class Parts:
             "catalog": self.catalog,
             "recovery": self.recovery,
             "rollups": self.rollups,
+            "launchers": self.launchers,
             "deciding": self.deciding,
         }
         return parts | {f"detector.{detector.name}": detector for detector in self.detectors}

@@ -9,35 +9,43 @@ from sentinel.checkpoints.retention import releasable
 from sentinel.domain.checkpoints import Checkpoint
 from sentinel.domain.log_entry import LogEntry
 from sentinel.domain.runs import Run
-from sentinel.pipeline import answers, attempts, machines, operators, snapshot, steps
+from sentinel.pipeline import answers, attempts, machines, operators, processes, snapshot, steps
 from sentinel.pipeline.outcome import Outcome
 from sentinel.pipeline.parts import Parts
-from sentinel.protocol.commands import Notice, RollBack
+from sentinel.protocol.commands import Command, Notice, RollBack
 from sentinel.protocol.hardware import DeviceSample
-from sentinel.protocol.ids import AttemptId, CheckpointId, RunId
+from sentinel.protocol.ids import LEADER, AttemptId, CheckpointId, RunId, SenderId
+from sentinel.protocol.launching import is_launcher
 from sentinel.protocol.observations import (
     ActionResult,
     AttemptEnded,
     AttemptStarted,
     CheckpointReport,
     CommandResult,
+    Heartbeat,
     OperatorRequest,
     PipelineStarted,
     PolicyChanged,
     StepReport,
     Tick,
 )
-from sentinel.protocol.processes import RankReport
+from sentinel.protocol.processes import CrashReport, LauncherStarted, PhaseChange, RankReport
 
 VERSION: Final = "3"
 """Rises when the same log would lead to other decisions, or a snapshot to another state."""
+
+"""The sender that carries out rollbacks."""
 
 Stage = Callable[[Parts, LogEntry, Any, Outcome], None]
 
 STAGES: Final[Mapping[type, Stage]] = {
     AttemptStarted: attempts.started,
     AttemptEnded: attempts.ended,
-    Tick: attempts.tick,
+    Tick: processes.tick,
+    Heartbeat: processes.heartbeat,
+    PhaseChange: processes.phase,
+    LauncherStarted: processes.launcher_started,
+    CrashReport: processes.crash,
     StepReport: steps.step,
     RankReport: machines.rank,
     DeviceSample: machines.device,
@@ -80,13 +88,19 @@ class Pipeline:
         return self._parts.deciding.notices_after(sequence)
 
     def orders_for(self, attempt: AttemptId) -> tuple[RollBack, ...]:
-        """Orders that the attempt has not answered for; it gets them with every reply until it has."""
+        """Rollbacks that the attempt has not answered for; it gets them with every reply until it has."""
         orders = self._parts.deciding.state.orders.values()
         return tuple(order.command for order in orders) if attempt == self.run.attempt else ()
 
     def knows_request(self, key: str) -> bool:
         """Whether a person's request of this key was taken before."""
         return key in self._parts.state.asked
+
+    def commands_for(self, attempt: AttemptId, sender: SenderId) -> tuple[Command, ...]:
+        """Orders for one sender: rollbacks go to the agent of rank 0, what concerns processes to their launcher."""
+        if is_launcher(sender):
+            return self._parts.launchers.orders_for(attempt)
+        return self.orders_for(attempt) if sender == LEADER else ()
 
     def releasable(self) -> tuple[CheckpointId, ...]:
         """Checkpoints whose pins the agent may let go."""

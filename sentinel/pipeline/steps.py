@@ -7,6 +7,7 @@ from sentinel.domain.log_entry import LogEntry
 from sentinel.pipeline.answers import order_failed, unheard_rollback
 from sentinel.pipeline.outcome import Outcome
 from sentinel.pipeline.parts import Parts
+from sentinel.pipeline.processes import passed_the_place
 from sentinel.pipeline.seeing import see
 from sentinel.protocol.ids import ActionId
 from sentinel.protocol.observations import StepReport
@@ -27,6 +28,7 @@ def step(parts: Parts, entry: LogEntry, report: StepReport, outcome: Outcome) ->
     see(parts, entry, outcome)
     outcome.checkpoints += parts.catalog.step(report.step, faults_open=bool(parts.incidents.of_model))
     _follow_recovery(parts, entry, report, outcome)
+    passed_the_place(parts, entry, report, outcome)
     for command in parts.deciding.overdue(report.step):
         late = ActionChange(ActionId(command), "expire", "the trainer did not carry it out in time")
         order_failed(parts, entry, late, outcome)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from sentinel.checkpoints.selection import Selection
+from sentinel.domain.decisions import Rung
 from sentinel.domain.runs import Run
 from sentinel.policy.rules import Policy
 
@@ -18,11 +19,13 @@ RefusalKind = Literal[
     "backlog",
     "attempt_over",
     "no_rollback",
+    "no_launcher",
     "failures",
     "cooldown",
     "budget",
     "no_checkpoint",
     "under_way",
+    "stacks",
     "observe",
 ]
 
@@ -39,9 +42,17 @@ class Situation:
     rollback_steps: Sequence[int]
     """Step at which each past rollback of the run was made, counted in steps worked, oldest first."""
     failed_orders: int
-    """Rollbacks for this incident that were ordered and not carried out."""
+    """Orders for this incident that were ordered and not carried out."""
     worked_steps: int
     """Steps worked so far, those given up included: unlike the step number it never goes back."""
+    restart_steps: Sequence[int] = ()
+    """Like ``rollback_steps``, of restarts."""
+    no_restart: str = ""
+    """Why nobody can start the processes again; empty if somebody can."""
+    launcher_acts: bool = True
+    """Whether the launcher's own mode allows it."""
+    awaits_stacks: bool = False
+    """Whether it is still being found out where the processes stand."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,16 +65,17 @@ class Refusal:
     @property
     def passes(self) -> bool:
         """Whether this can change without a new finding."""
-        return self.kind in ("hold", "backlog", "cooldown", "no_checkpoint")
+        return self.kind in ("hold", "backlog", "cooldown", "no_checkpoint", "stacks")
 
 
-def refusal(situation: Situation, *, asked_by_person: bool = False) -> Refusal | None:
-    """The first limit that refuses a rollback; None if none does.
+def refusal(situation: Situation, rung: Rung = "rollback", *, asked_by_person: bool = False) -> Refusal | None:
+    """The first limit that refuses an action; None if none does.
 
-    A person who asks for one knows more than a cooldown, a budget or the policy's mode; neither a hold nor the agent's
-    own mode gives way.
+    A person who asks for a rollback knows more than a cooldown, a budget or the policy's mode; neither a hold nor the
+    agent's own mode gives way.
     """
-    for limit in _LIMITS_OF_PEOPLE if asked_by_person else _LIMITS:
+    limits = _RESTART_LIMITS if rung == "restart" else _LIMITS_OF_PEOPLE if asked_by_person else _LIMITS
+    for limit in limits:
         refused = limit(situation)
         if refused is not None:
             return refused
@@ -113,11 +125,43 @@ def _cooldown(situation: Situation) -> Refusal | None:
 
 
 def _budget(situation: Situation) -> Refusal | None:
-    limits = situation.policy.limits
-    spent = sum(situation.worked_steps - step <= limits.within_steps for step in situation.rollback_steps)
-    if spent < limits.rollbacks:
+    return _spent(situation, situation.rollback_steps, situation.policy.limits.rollbacks, "rollbacks")
+
+
+def _restart_budget(situation: Situation) -> Refusal | None:
+    return _spent(situation, situation.restart_steps, situation.policy.limits.restarts, "restarts")
+
+
+def _spent(situation: Situation, steps: Sequence[int], allowed: int, what: str) -> Refusal | None:
+    within = situation.policy.limits.within_steps
+    spent = sum(situation.worked_steps - step <= within for step in steps)
+    if spent < allowed:
         return None
-    return Refusal(kind="budget", reason=f"{spent} rollbacks within {limits.within_steps} steps: the budget is spent")
+    return Refusal(kind="budget", reason=f"{spent} {what} within {within} steps: the budget is spent")
+
+
+def _run_over(situation: Situation) -> Refusal | None:
+    phase = situation.run.phase
+    if phase not in ("finished", "interrupted"):
+        return None
+    return Refusal(kind="attempt_over", reason=f"the training has ended (it is {phase})")
+
+
+def _no_launcher(situation: Situation) -> Refusal | None:
+    return Refusal(kind="no_launcher", reason=situation.no_restart) if situation.no_restart else None
+
+
+def _stacks(situation: Situation) -> Refusal | None:
+    if not situation.awaits_stacks:
+        return None
+    return Refusal(kind="stacks", reason="first the launcher says where every thread stands")
+
+
+def _restart_observe(situation: Situation) -> Refusal | None:
+    if situation.launcher_acts and situation.policy.mode == "act":
+        return None
+    who = "the policy" if situation.launcher_acts else "the launcher"
+    return Refusal(kind="observe", reason=f"{who} only observes")
 
 
 def _no_checkpoint(situation: Situation) -> Refusal | None:
@@ -154,4 +198,14 @@ _LIMITS_OF_PEOPLE: Sequence[Callable[[Situation], Refusal | None]] = (
     _no_rollback,
     _agent_observes,
     _no_checkpoint,
+)
+_RESTART_LIMITS: Sequence[Callable[[Situation], Refusal | None]] = (
+    _hold,
+    _backlog,
+    _run_over,
+    _no_launcher,
+    _failures,
+    _restart_budget,  # and no cooldown: it is counted in steps, and the dead make none
+    _stacks,
+    _restart_observe,
 )

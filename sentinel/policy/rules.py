@@ -24,7 +24,7 @@ class Rule(_Table):
     """Matches an incident when each list that is given holds the incident's value; an absent list matches all."""
 
     name: str
-    rung: Literal["none", "watch", "rollback", "escalate"]
+    rung: Literal["none", "watch", "rollback", "restart", "escalate"]
     symptoms: list[str] | None = None
     verdicts: list[Verdict] | None = None
     severities: list[Severity] | None = None
@@ -45,6 +45,7 @@ class Limits(_Table):
     """What no rule may exceed. Counts of steps are optimizer steps."""
 
     rollbacks: Annotated[int, Field(ge=0)] = 3
+    restarts: Annotated[int, Field(ge=0)] = 3
     within_steps: Annotated[int, Field(ge=1)] = 1000
     cooldown_steps: Annotated[int, Field(ge=0)] = 10
     expires_after_steps: Annotated[int, Field(ge=1)] = 200

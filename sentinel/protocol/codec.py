@@ -11,7 +11,7 @@ import json
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 from sentinel.protocol import commands, observations
 from sentinel.protocol.decoding import DecodeError, Decoder, decode_float, decode_text, join, object_decoder, shown
@@ -174,6 +174,6 @@ def _by_kind(owners: Iterable[Any]) -> dict[str, Decoder]:
 
 _FIELD_NAMES: Final[dict[type, tuple[str, ...]]] = {}
 _OBSERVATIONS: Final = _by_kind((*observations.SENDER_KINDS, *observations.DAEMON_KINDS))
-_COMMANDS: Final = _by_kind((commands.RollBack,))
+_COMMANDS: Final = _by_kind(get_args(commands.Command))
 _BATCH: Final = object_decoder(ObservationBatch, {Observation: decode_observation})
 _REPLY: Final = object_decoder(commands.Reply, {commands.Command: _command})

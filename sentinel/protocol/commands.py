@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from sentinel.protocol.ids import CheckpointId, CommandId, IncidentId
+from sentinel.protocol.ids import AttemptId, CheckpointId, CommandId, IncidentId
 from sentinel.protocol.observations import DataMode
 
 
@@ -35,7 +35,34 @@ class RollBack:
     reason: str = ""
 
 
-Command = RollBack
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DumpStacks:
+    """For a launcher: say where every thread of the training stands. Harmless, so in observe mode too."""
+
+    kind: ClassVar[str] = "dump_stacks"
+    id: CommandId
+    incident: IncidentId
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Restart:
+    """For a launcher: end what is left of the attempt and start the training again, from a checkpoint if named."""
+
+    kind: ClassVar[str] = "restart"
+    id: CommandId
+    incident: IncidentId
+    attempt: AttemptId
+    """The one that is to be given up; void for another."""
+    checkpoint: CheckpointId | None = None
+    """None: there is none yet, so the script begins as it does by itself."""
+    digest: str = ""
+    step: int = 0
+    """The checkpoint's step."""
+    reason: str = ""
+
+
+Command = RollBack | DumpStacks | Restart
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,6 +14,9 @@ DecisionId = NewType("DecisionId", str)
 ActionId = NewType("ActionId", str)
 CommandId = NewType("CommandId", str)
 
+LEADER: Final = SenderId("rank-0")
+"""Who speaks for a training and takes its orders; other ranks and launchers speak beside it."""
+
 NAME_RULE: Final = "1 to 128 of the characters A-Z a-z 0-9 . _ - and a letter or digit first"
 NAME_PATTERN: Final = "^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$"
 _NAME: Final = re.compile(NAME_PATTERN)

@@ -53,7 +53,7 @@ class StackReport:
     kind: ClassVar[str] = "stacks"
     at: float
     stacks: str
-    """As text, most recent call last."""
+    """As text, the most recent call of each thread first."""
     rank: int | None = None
     host: str = ""
     process_id: int | None = None

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, RowMapping, insert, select, update
 
-from sentinel.domain.actions import SETTLED, TRANSITIONS, Action, ActionChange
+from sentinel.domain.actions import SETTLED, TRANSITIONS, Action, ActionChange, Executor
 from sentinel.domain.transitions import next_state
 from sentinel.protocol.codec import dumps, parse
 from sentinel.protocol.ids import ActionId, IncidentId, RunId
@@ -55,11 +55,11 @@ def change(connection: Connection, changes: Sequence[ActionChange], *, at: float
         )
 
 
-def claim_orders(connection: Connection, run: RunId, *, at: float) -> None:
-    """Notes that the run's planned orders go out with the answer that follows this transaction."""
+def claim_orders(connection: Connection, run: RunId, executor: Executor, *, at: float) -> None:
+    """Notes that the run's planned orders to its agent or launcher go out with the answer that follows."""
     connection.execute(
         update(actions)
-        .where(actions.c.run == run, actions.c.executor == "trainer_command", actions.c.state == "planned")
+        .where(actions.c.run == run, actions.c.executor == executor, actions.c.state == "planned")
         .values(state="claimed", tries=1, changed_at=at)
     )
 

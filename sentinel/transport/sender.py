@@ -142,8 +142,11 @@ class Sender:
         batch = self._next_batch() if self.due else ()
         if not batch:
             return None
+        return self._send(self._message(batch), batch)
+
+    def _send(self, message: ObservationBatch, batch: Sequence[Kept]) -> Reply | None:
         try:
-            status, body, is_final = self._post(codec.dumps(self._message(batch)).encode())
+            status, body, is_final = self._post(codec.dumps(message).encode())
         except (OSError, http.client.HTTPException, ValueError) as error:  # ValueError: no such host or token can be
             self._failed(f"{type(error).__name__}: {error}")
             return None
@@ -161,6 +164,21 @@ class Sender:
         self._delivered(batch)
         self._notices_after = max([self._notices_after, *(notice.sequence for notice in reply.notices)])
         return reply
+
+    def poll(self) -> Reply | None:
+        """Asks for commands with nothing to tell; None if it is too early or failed, and while something waits."""
+        if self.pending or not self.due:
+            return None
+        empty = ObservationBatch(
+            protocol=PROTOCOL_VERSION,
+            run=self._run,
+            attempt=self._attempt,
+            sender=self._sender,
+            first_counter=self._counter,
+            observations=(),
+            notices_after=self._notices_after,
+        )
+        return self._send(empty, ())
 
     def close(self) -> None:
         """Closes the connection; what still waits is kept for the next attempt, and lost where there is no spool."""

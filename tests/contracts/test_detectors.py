@@ -20,11 +20,12 @@ from sentinel.domain.symptoms import CONCERNS, concern
 from sentinel.pipeline import snapshot
 from sentinel.protocol.codec import dumps, parse
 from sentinel.protocol.hardware import DeviceSample
-from sentinel.protocol.observations import Observation, StepReport
-from sentinel.protocol.processes import RankReport
+from sentinel.protocol.observations import Heartbeat, Observation, StepReport
+from sentinel.protocol.processes import CrashReport, RankReport
 from tests.builders import ONE_OF_EACH, ROLLED_BACK, STARTED, around, entry, findings_of, steps_of
 
 NAN = math.nan
+CRASHED = CrashReport(at=0.0, signal="SIGKILL")
 EXTREMES = (NAN, math.inf, -math.inf, None, 0.0, -0.0, 5e-324, 2.0, 1e9, -1e9, 1.7e308, -1.7e308)
 STORMY_LOSSES = (
     *around(2.0, 150),
@@ -82,6 +83,13 @@ FAILING: list[Observation] = [
         DeviceSample(at=0.0, index=1, node="n1", ecc_uncorrected_total=step // 200, lost=step == 280),
     )
 ]
+DYING: list[Observation] = [*steps_of(around(2.0, 150)), CRASHED, CRASHED, *steps_of(around(2.0, 60), first_step=151)]
+HANGING: list[Observation] = [
+    STARTED,
+    *[StepReport(at=float(step), step=step, loss=2.0) for step in range(1, 150)],
+    *[Heartbeat(at=150.0 + 9.0 * beat, step=149) for beat in range(80)],
+    *[StepReport(at=900.0 + step, step=step, loss=2.0) for step in range(150, 300)],
+]
 STORMS = {
     "dead_training": GUESSING,
     "gradient_norm": BURSTING,
@@ -91,6 +99,8 @@ STORMS = {
     "straggler": LAGGING,
     "device_throttle": HEATING,
     "device_fault": FAILING,
+    "crash": DYING,
+    "hang": HANGING,
 }
 """Of detectors that the storm does not stir."""
 DetectorClass = type[Detector[Any]]

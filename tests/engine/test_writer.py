@@ -49,7 +49,7 @@ def state_of(writer: Writer, run: RunId = RUN) -> str:
     """All that a run's pipeline remembers, as text, but for its blindness, which every start of a daemon brings."""
     seen: list[dict[str, Any]] = []
     writer.tell(run, lambda stream: seen.append(stream.pipeline.snapshot())).result(timeout=30)
-    del seen[0]["run"]["run"]["blind"]
+    del seen[0]["run"]["run"]["blind"], seen[0]["detector.hang"]["blind"]
     return dumps(seen[0])
 
 

@@ -16,8 +16,9 @@ from sentinel.checkpoints.catalog import MARGIN_STEPS
 from sentinel.domain.log_entry import LogEntry
 from sentinel.pipeline.outcome import Outcome
 from sentinel.pipeline.pipeline import Pipeline
-from sentinel.protocol.commands import RollBack
+from sentinel.protocol.commands import Restart, RollBack
 from sentinel.protocol.ids import ActionId, CheckpointId, CommandId
+from sentinel.protocol.launching import launcher_sender
 from sentinel.protocol.observations import (
     DAEMON_KINDS,
     ActionResult,
@@ -35,8 +36,10 @@ from sentinel.protocol.observations import (
     Tick,
     UnknownObservation,
 )
-from tests.builders import DEFAULT_POLICY, DIGEST, RUN, around, entry
+from sentinel.protocol.processes import CrashReport, LauncherStarted, PhaseChange
+from tests.builders import DEFAULT_POLICY, DIGEST, RUN, SENDER, around, entry
 
+LAUNCHERS_KINDS = (LauncherStarted, CrashReport)
 LOSSES = (nan, inf, -inf, None, 4.0, 2.1, 0.0, 1.7e308, -1.7e308)
 POLICIES = (
     DEFAULT_POLICY,
@@ -78,7 +81,9 @@ class World:
         """Tells the pipeline and checks what it makes of it."""
         own = isinstance(observation, DAEMON_KINDS)
         name = "" if own else f"attempt-{self.attempt if attempt is None else attempt}"
-        told = entry(observation, len(self.entries) + 1, attempt=name, backlog=self.backlog and not own)
+        sender = launcher_sender("node") if isinstance(observation, LAUNCHERS_KINDS) else SENDER
+        number = len(self.entries) + 1
+        told = entry(observation, number, attempt=name, sender=sender, backlog=self.backlog and not own)
         before = set(self.pipeline.orders_for(self.pipeline.run.attempt))
         outcome = self.pipeline.advance(told)
         self.entries.append(told)
@@ -87,6 +92,11 @@ class World:
         orders = self.pipeline.orders_for(self.pipeline.run.attempt)
         assert len({order.incident for order in orders}) == len(orders), "two orders open for one incident"
         suspect_from = {incident.id: incident.suspect_from for incident in outcome.incidents}
+        asked = self.pipeline.commands_for(self.pipeline.run.attempt, launcher_sender("node"))
+        restarts = [order for order in asked if isinstance(order, Restart)]
+        assert len({order.incident for order in restarts}) == len(restarts), "two restarts for one incident"
+        assert not (restarts and self.held)
+        assert all(order.checkpoint is None or order.digest for order in restarts)
         for order in set(orders) - before:
             self.check_order(order, suspect_from[order.incident])
 
@@ -158,6 +168,22 @@ class World:
             self.go_back(orders[0].step, orders[0].id)
         elif orders:
             self.tell(CommandResult(at=0.0, command=orders[0].id, outcome=outcome, step=self.step))  # type: ignore[arg-type]
+
+    def answer_launcher(self, outcome: str) -> None:
+        """The launcher answers what it was asked."""
+        sender = launcher_sender("node")
+        for order in self.pipeline.commands_for(self.pipeline.run.attempt, sender):
+            result = CommandResult(at=0.0, command=order.id, outcome=outcome, step=self.step)  # type: ignore[arg-type]
+            told = entry(result, len(self.entries) + 1, attempt=f"attempt-{self.attempt}", sender=sender)
+            self.entries.append(told)
+            self.outcomes.append(self.pipeline.advance(told))
+            _check(self.outcomes[-1])
+
+    def stand_still(self, beats: int) -> None:
+        """The agent lives and no step comes."""
+        at = float(len(self.entries))
+        for beat in range(beats):
+            self.tell(Heartbeat(at=at + 10.0 * beat, step=self.step, segment=self.segment))
 
     def carry_out_unheard(self) -> None:
         """The trainer carries out its order, and its answer is lost."""
@@ -235,6 +261,8 @@ def _observations() -> st.SearchStrategy[Any]:
             PipelineStarted(at=0.0, version="0"),
             ActionResult(at=0.0, action=ActionId("a"), outcome="failed"),
             Tick(at=0.0, silent_s=600.0),
+            Tick(at=0.0, silent_s=5.0),
+            PhaseChange(at=0.0, phase="evaluate", step=1),
             CommandResult(at=0.0, command=CommandId("stranger"), outcome="failed", step=1),
         ]
     )
@@ -254,6 +282,9 @@ def _stragglers() -> st.SearchStrategy[Any]:
 _STATES = st.sampled_from(["reported", "verified", "verified", "verified", "bad", "deleted"])
 _ANSWERS = st.sampled_from(["succeeded", "succeeded", "succeeded", "failed", "refused", "expired"])
 _FAULTS = st.sampled_from([[nan], [nan] * 12, [4.0] * 12, [4.0] * 3, [2.15] * 100])
+_LAUNCHERS = st.builds(LauncherStarted, at=st.just(0.0), can_restart=st.booleans(), restarts_left=st.integers(0, 3))
+_CRASHES = st.builds(CrashReport, at=st.just(0.0), signal=st.just("SIGKILL"), restarts_left=st.integers(0, 3))
+_AGAIN = _op("start", st.integers(0, 30), mode=st.just("act"), rollback=st.just("forward"))
 _ENDS = st.sampled_from(["finished", "failed", "interrupted"])
 _ODDITIES = st.one_of(
     _op("train", st.lists(st.sampled_from(LOSSES), min_size=1, max_size=12), st.sampled_from([1.0, nan, None])),
@@ -269,6 +300,8 @@ _ODDITIES = st.one_of(
     ),
     _op("straggle", _stragglers()),
     _op("hold", held=st.booleans()),
+    _op("stand_still", st.integers(1, 80)),
+    _op("answer_launcher", _ANSWERS),
     _op("ask", st.sampled_from(["resolve", "acknowledge"]), st.integers(0, 50)),
     _op("fall_behind", behind=st.booleans()),
     _op("tell", st.sampled_from(POLICIES).map(lambda policy: PolicyChanged(at=0.0, policy=policy))),
@@ -279,6 +312,8 @@ _CHAPTERS = st.one_of(
     st.tuples(_op("train_well", st.integers(20, 70)), _op("save", _STATES), _op("train_well", st.integers(10, 70))),
     st.tuples(_op("train", _FAULTS), _op("answer", _ANSWERS), _op("train_well", st.integers(1, 30))),
     st.tuples(_op("train", _FAULTS), _ODDITIES, _op("answer", _ANSWERS)),
+    st.tuples(_op("tell", _LAUNCHERS), _op("tell", _CRASHES), _op("answer_launcher", _ANSWERS), _AGAIN),
+    st.tuples(_op("tell", _LAUNCHERS), _op("stand_still", st.integers(50, 90)), _op("answer_launcher", _ANSWERS)),
     st.tuples(_op("train", _FAULTS), _op("carry_out_unheard"), _op("train_well", st.integers(1, 30))),
     st.tuples(_ODDITIES),
 )

@@ -98,5 +98,5 @@ def test_an_answer_for_an_action_that_nobody_planned_changes_nothing(database: D
 def test_orders_go_out_with_the_reply(database: Database) -> None:
     """The orders of a run, and of no other, are claimed when its reply carries them."""
     with database.transaction() as connection:
-        action_outbox.claim_orders(connection, RUN, at=101.0)
+        action_outbox.claim_orders(connection, RUN, "trainer_command", at=101.0)
     assert states(database) == {"alert": "planned", "trainer_command": "claimed"}

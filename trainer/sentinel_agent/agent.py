@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from time import perf_counter, time
 from typing import Final, Literal
@@ -16,8 +16,9 @@ from typing import Final, Literal
 import torch
 
 from sentinel.protocol.commands import Reply, RollBack
-from sentinel.protocol.ids import CommandId, IncidentId, RunId, SenderId
+from sentinel.protocol.ids import LEADER, CommandId, IncidentId, RunId
 from sentinel.protocol.observations import AttemptEnded, AttemptStarted, CommandResult, DataMode
+from sentinel.protocol.processes import PhaseChange, TrainingPhase
 from sentinel.transport.sender import Sender
 from sentinel.transport.spool import Spool
 from sentinel_agent import identity, rollback
@@ -33,6 +34,8 @@ from sentinel_agent.rank_agent import Passage, RankAgent
 from sentinel_agent.rank_tally import RankTally
 from sentinel_agent.readings import StepReading
 from sentinel_agent.settings import Settings
+from sentinel_agent.standby import Standby
+from sentinel_agent.tally import Tally
 from sentinel_agent.text import plain
 
 FIRST_ANSWER_S: Final = 0.5
@@ -40,22 +43,6 @@ FIRST_ANSWER_S: Final = 0.5
 DRIVER_S: Final = 0.1
 """Likewise for the GPU's driver, which was asked when the trainer was set up."""
 LAST_DELIVERY_S: Final = 2.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tally:
-    """What was done, and what it holds on disk."""
-
-    steps: int
-    incidents: int
-    rollbacks: int
-    lost: int
-    """Reports that no daemon has, and none will get."""
-    kept: int
-    """Reports on disk, for the next attempt to deliver."""
-    pinned: int
-    held_bytes: int
-    """Disk that only the pins hold."""
 
 
 class Leader(RankAgent):
@@ -85,6 +72,7 @@ class Leader(RankAgent):
         self._incidents: set[IncidentId] = set()
         self._taken: dict[CommandId, RollBack] = {}
         self._answers: dict[CommandId, CommandResult] = {}
+        self._standby = Standby()
         self._process = os.getpid()
 
     def start(self) -> None:
@@ -109,7 +97,7 @@ class Leader(RankAgent):
             identity.keep_run(self._folder, self.run)
         except OSError as error:
             self._say(f"the run's name cannot be kept, a resume will not find it: {error}; set SENTINEL_RUN={self.run}")
-        sender = SenderId("rank-0")
+        sender = LEADER
         kept_in = self._folder / self.run / "spool" if self.settings.spool is None else self.settings.spool / self.run
         self.spool = Spool(kept_in, attempt=self.attempt, sender=sender, say=self._say)
         self.courier.begin(
@@ -135,6 +123,8 @@ class Leader(RankAgent):
             self._say(f"the checkpoints of earlier attempts cannot be read: {error}")
         if self.link is not None:
             self.link.publish({"run": self.run, "attempt": self.attempt})
+        self._standby.announce(self.run, self.attempt, pins=self.keeper.store.folder, step=attempt.step)
+        self.courier.on_step = self._standby.reached
         self.courier.first_answer.wait(FIRST_ANSWER_S)
         self.gpu.first_answer.wait(DRIVER_S)
 
@@ -145,8 +135,15 @@ class Leader(RankAgent):
     def close_step(self, step: int) -> StepReading:
         """Likewise, for a loop that knows more of the step in a moment and puts it into ``courier.inbox`` itself."""
         self.step = step
+        self.enter("train")
         self._steps += 1
         return self.clock.step_ended(step, self.segment)
+
+    def enter(self, phase: TrainingPhase) -> None:
+        """The training goes over to another kind of work; nothing waits for the daemon to know."""
+        if self.phase not in (None, phase):
+            super().enter(phase)
+            self.courier.inbox.append(PhaseChange(at=time(), phase=phase, step=self.step, segment=self.segment))
 
     def checkpoint_saved(self, path: Path, contents: Contents) -> None:
         """The user's script has saved a checkpoint of the state after the newest step."""
@@ -157,8 +154,10 @@ class Leader(RankAgent):
         """Has the loop save a checkpoint of the agent's own."""
         if self.keeper is None or self.keeper.store.has(self.step, self.segment):
             return
+        self.enter("checkpoint")
         checkpoint = self.keeper.store.new(self.step, self.segment)
         self.keeper.take(checkpoint, save(self.keeper.store.path(checkpoint)))
+        self.enter("train")
 
     def find_store(self) -> CheckpointStore | None:
         """The keeper's."""
@@ -207,6 +206,7 @@ class Leader(RankAgent):
         """The training is over. Delivers what it can in ``LAST_DELIVERY_S``, at once where no daemon answers."""
         if os.getpid() != self._process:
             return
+        self._standby.ended(outcome)
         self.gpu.stop()
         if self.peers is not None:
             self.peers.close()
@@ -253,7 +253,8 @@ class Leader(RankAgent):
             self._incidents.add(notice.incident)
             self._say(f"{notice.text} {notice.link}".rstrip())
         for command in reply.commands:
-            self._take(command)
+            if isinstance(command, RollBack):
+                self._take(command)
         if self.keeper is not None:
             in_use = {each.checkpoint for each in self._taken.values() if each.id not in self._answers}
             self.keeper.release(set(reply.releasable) - in_use)
@@ -261,7 +262,7 @@ class Leader(RankAgent):
     def _take(self, command: RollBack) -> None:
         """Leaves a command for the next boundary. One that was answered is answered again and not done again."""
         if command.id in self._answers:
-            self.courier.offer(self._answers[command.id])
+            self.courier.inbox.append(self._answers[command.id])  # behind what it rests on
             return
         if command.id in self._taken:
             return
@@ -283,10 +284,7 @@ class Leader(RankAgent):
             self.peers.propose(command, replace(checkpoint, elsewhere=str(path)))
 
     def _answer(
-        self,
-        command: RollBack,
-        outcome: Literal["succeeded", "failed", "refused", "expired"],
-        reason: str,
+        self, command: RollBack, outcome: Literal["succeeded", "failed", "refused", "expired"], reason: str
     ) -> CommandResult:
         result = CommandResult(
             at=time(),

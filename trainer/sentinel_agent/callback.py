@@ -27,20 +27,17 @@ from sentinel_agent.follower import Follower
 from sentinel_agent.gradient_norm import gradient_norm
 from sentinel_agent.keeper import Contents
 from sentinel_agent.peers import Peers, meet
+from sentinel_agent.phases import PhaseHooks
+from sentinel_agent.resume import resume
 from sentinel_agent.settings import Settings, resolve
+from sentinel_agent.standby import register_stacks
 from sentinel_agent.start_lines import Start, end_line, opening_of, say, start_lines
-from sentinel_agent.trainer_facts import (
-    PLAIN_STRATEGIES,
-    attempt_facts,
-    clips_by_norm,
-    rollback_impossible,
-    saving,
-)
+from sentinel_agent.trainer_facts import PLAIN_STRATEGIES, attempt_facts, clips_by_norm, rollback_impossible, saving
 from sentinel_agent.trainer_restore import is_a
 from sentinel_agent.trainer_taps import Taps
 
 
-class SentinelCallback(Callback):
+class SentinelCallback(PhaseHooks, Callback):
     """Watches a training: ``Trainer(callbacks=[SentinelCallback()])`` is all there is to add.
 
     No option stops a training: what cannot be used is told and the default taken. An argument goes before the
@@ -108,6 +105,8 @@ class SentinelCallback(Callback):
         self._loop = ExactLoop(trainer)
         self._taps = Taps(self.guard)
         self._taps.on_resume(trainer, self._loop.cursor.set_epoch)
+        register_stacks(trainer.global_rank)
+        resume(trainer, self._taps, self._loop, run=settings.run, say=say)
         if settings.mode == "act":
             self._taps.on_run(trainer)
         link = self._meet(trainer, settings)
@@ -153,7 +152,7 @@ class SentinelCallback(Callback):
             agent.step, agent.impossible = trainer.global_step, rollback_impossible(trainer)
             if agent.peers is None:
                 return
-        self._every = self._settings.checkpoint_every
+        self._every, agent.phase = self._settings.checkpoint_every, "start_up"
         self._save = self._taps.on_save(trainer, begins=self._forget_contents, ended=self._saved)
         if isinstance(agent, Follower):
             return
@@ -259,10 +258,12 @@ class SentinelCallback(Callback):
 
     def _forget_contents(self) -> None:
         self._contents = None
+        self.save_begins()
 
     def _saved(self, path: Path) -> None:
         if self._contents is not None:  # Lightning asks no callback about a file of weights alone
             self.agent.checkpoint_saved(path, self._contents)
+        self.save_ended()
 
     def _save_own(self, path: Path) -> Contents:
         # As trainer.save_checkpoint does, without its barrier: a rank whose agent has turned itself off hangs nobody.

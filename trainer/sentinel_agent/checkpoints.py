@@ -124,6 +124,10 @@ class CheckpointStore:
         """Learns of a checkpoint that rank 0 has."""
         self._known[checkpoint.id] = checkpoint
 
+    def recall(self, checkpoint: CheckpointId) -> Checkpoint | None:
+        """One checkpoint of the manifest, for a process that keeps none yet; nothing on disk is changed."""
+        return next((each for each in self._read() or () if each.id == checkpoint), None)
+
     def sidecar(self, checkpoint: CheckpointId) -> Mapping[str, Any] | None:
         """What the checkpoint leaves out, if it was kept."""
         path = self._sidecar(checkpoint)

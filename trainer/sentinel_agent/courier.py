@@ -68,6 +68,8 @@ class Courier:
         self.first_answer = threading.Event()
         """Set once the daemon has answered for the first time or failed to."""
         self.sender: Sender | None = None
+        self.on_step: Callable[[int], object] = lambda _step: None
+        """Called in the thread with the newest step, again and again."""
         self._device = device
         self._tally = tally
         self._find = find
@@ -130,6 +132,7 @@ class Courier:
         if self.sender is None:
             return
         self._drain()
+        self.on_step(self._step)
         self._do_work(until=monotonic() + WORK_S)
         if (rank := self._tally.due(monotonic())) is not None:
             self.offer(rank)

@@ -83,6 +83,10 @@ class ExactLoop(LightningLoop):
         loop.setup_data = partial(self._set_up_data, beside)
         loop.on_run_start = self._start_run
 
+    def resume_beside(self, beside: Mapping[str, Any] | None) -> None:
+        """The training is resumed: Lightning leaves the random generators to us, as at a rewind."""
+        self._beside = beside
+
     def facts(self) -> dict[str, Any]:
         """What is recorded at a save and compared after a rollback."""
         trainer = self.trainer

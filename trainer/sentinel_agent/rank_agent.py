@@ -13,6 +13,7 @@ import torch
 
 from sentinel.protocol.commands import RollBack
 from sentinel.protocol.observations import Mode
+from sentinel.protocol.processes import TrainingPhase
 from sentinel_agent import rollback
 from sentinel_agent.agreement import Terms
 from sentinel_agent.board import Board
@@ -47,6 +48,8 @@ class RankAgent:
         self.clock = StepClock(device)
         self.step = 0
         self.segment = 0
+        self.phase: TrainingPhase | None = None
+        """None where the loop does not tell: an agent that told some phases alone would be taken to hang in others."""
         self.commands: deque[RollBack | Appointment | Passage] = deque()
         """What is to be done at the boundaries to come."""
         self.peers: Peers | None = None
@@ -66,6 +69,11 @@ class RankAgent:
         peers.prepare = lambda command, checkpoint: self.make_sure(command, checkpoint, loop)
         peers.step = lambda: self.step
         peers.arm = self.commands.append
+
+    def enter(self, phase: TrainingPhase) -> None:
+        """The training goes over to another kind of work."""
+        if self.phase is not None:
+            self.phase = phase
 
     def roll_back(self, loop: rollback.TrainingLoop) -> bool:
         """Does what the oldest of ``commands`` says; whether the batch under way begins anew.

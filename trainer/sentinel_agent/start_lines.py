@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from sentinel.protocol.observations import Mode
 from sentinel.transport.sender import PENDING_LIMIT
 from sentinel.transport.spool import LIMIT_BYTES
-from sentinel_agent.agent import Leader, Tally
+from sentinel_agent.agent import Leader
+from sentinel_agent.tally import Tally
 from sentinel_agent.trainer_facts import Saving
 
 _MODES: dict[Mode, str] = {

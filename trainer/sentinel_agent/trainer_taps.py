@@ -93,6 +93,16 @@ class Taps:
 
         self._place(trainer.fit_loop, "run", run_until_through)
 
+    def on_restore(self, trainer: Any, path: str) -> None:
+        """Has the trainer resume from a file of ours, known to be whole, instead of what its script named."""
+        connector = trainer._checkpoint_connector
+        resume_start: Callable[..., None] = connector.resume_start
+
+        def start(checkpoint_path: Any = None, weights_only: bool | None = None) -> None:  # noqa: ARG001, FBT001 - as Lightning's
+            resume_start(path, weights_only=False)
+
+        self._place(connector, "resume_start", start)
+
     def on_iterator(self, trainer: Any, made: Callable[[Any], None]) -> None:
         """Has ``made`` called with the data fetcher at the start of each epoch, once its iterator is there."""
         epoch_loop = trainer.fit_loop.epoch_loop

@@ -15,7 +15,10 @@ from __future__ import annotations
 
 import difflib
 import json
+import os
 import re
+import signal
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -125,6 +128,30 @@ def _step_of(checkpoint: Path) -> int:
     return int(found[1])
 
 
+def _raise_learning_rate(fault: Fault, trainer: Trainer, _module: LanguageModeling) -> dict[str, Any]:
+    """Multiplies the learning rate from here on, as a mistyped schedule does; a rollback brings the right one back."""
+    for optimizer in trainer.optimizers:
+        for group in optimizer.param_groups:
+            group["lr"] *= fault.length
+    for config in trainer.lr_scheduler_configs:
+        config.scheduler.base_lrs = [rate * fault.length for rate in config.scheduler.base_lrs]
+    return {"factor": fault.length}
+
+
+def _tell_nothing(_fault: Fault, _trainer: Trainer, _module: LanguageModeling) -> dict[str, Any]:
+    return {}
+
+
+def _die() -> None:
+    """As by the kernel when memory is short: nobody is asked."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _wait_for_a_lost_rank() -> None:
+    """As in a collective whose other side is gone: the thread waits, the process lives."""
+    threading.Event().wait()
+
+
 @dataclass(frozen=True, slots=True)
 class Kind:
     """What a kind of fault does, and what its length means."""
@@ -134,11 +161,16 @@ class Kind:
     length_is: str | None
     """None where there is nothing to be long."""
     default_length: int = 0
+    end: Callable[[], None] | None = None
+    """What it does once it is noted, where there is no coming back."""
 
 
 KINDS: Final[Mapping[str, Kind]] = {
     "corrupt_data": Kind(_begin_window, "steps with stale targets", default_length=8),
     "nan": Kind(_poison, None),
+    "learning_rate": Kind(_raise_learning_rate, "the factor", default_length=30),
+    "kill": Kind(_tell_nothing, None, end=_die),
+    "hang": Kind(_tell_nothing, None, end=_wait_for_a_lost_rank),
     "flip_checkpoint": Kind(_flip_bit, "steps since the checkpoint was written, at least"),
 }
 
@@ -183,7 +215,8 @@ class FaultInjector(Callback):
     """
 
     def __init__(self, faults: Sequence[Fault], step_sequences: int, *, log: Path | None) -> None:
-        self._pending = list(faults)
+        struck = _noted(log)
+        self._pending = [fault for fault in faults if (fault.kind, fault.step) not in struck]
         self._step_sequences = step_sequences
         self._log = log
 
@@ -202,3 +235,13 @@ class FaultInjector(Callback):
             if self._log:
                 with self._log.open("a", encoding="utf-8") as log:
                     log.write(json.dumps(struck | told) + "\n")
+            if (end := KINDS[fault.kind].end) is not None:
+                end()
+
+
+def _noted(log: Path | None) -> set[tuple[str, int]]:
+    """What has struck already: an accident does not happen again because the process was started again."""
+    if log is None or not log.exists():
+        return set()
+    notes = map(json.loads, log.read_text(encoding="utf-8").splitlines())
+    return {(note["kind"], note["data_step"]) for note in notes}
