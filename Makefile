@@ -1,4 +1,5 @@
-# The only commands to know: make demo, make test, make lint; and make bench for the figures in README.
+# The only commands to know: make demo, make test, make lint; make gpu-test where there is a GPU, make bench for the
+# figures in README.
 #
 # Each makes .venv first; it is installed anew only when pyproject.toml or constraints.txt has changed.
 
@@ -9,15 +10,17 @@ ARGS ?=
 BIN := .venv/bin
 INSTALL = $(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt $(PIP_OPTIONS)
 
-.PHONY: help demo test lint bench clean
+.PHONY: help demo test gpu-test lint bench dashboards clean
 .NOTPARALLEL:
 
 help:
-	@echo 'make demo    train a small model, break it on purpose, watch Sentinel bring it back'
-	@echo 'make test    run every test'
-	@echo 'make lint    check style, types and who imports whom'
-	@echo 'make bench   measure what README states; SENTINEL_CORPUS names a corpus of labelled runs, if there is one'
-	@echo 'make clean   remove .venv and the caches'
+	@echo 'make demo      train a small model, break it on purpose, watch Sentinel bring it back'
+	@echo 'make test      run every test'
+	@echo 'make gpu-test  run what needs an NVIDIA GPU; without one everything is skipped, with the reason'
+	@echo 'make lint      check style, types and who imports whom'
+	@echo 'make bench     measure what README states; SENTINEL_CORPUS names a corpus of labelled runs, if there is one'
+	@echo 'make dashboards  write the JSON of the Grafana dashboards anew'
+	@echo 'make clean     remove .venv and the caches'
 	@echo
 	@echo 'PYTHON=python3.12       the interpreter that makes .venv (3.11 or newer)'
 	@echo 'ARGS=--healthy          options of `sentinel demo`, or of pytest in `make test`'
@@ -28,6 +31,9 @@ demo: .venv/demo.stamp
 
 test: .venv/dev.stamp
 	@$(BIN)/pytest $(ARGS)
+
+gpu-test: .venv/dev.stamp
+	@$(BIN)/pytest tests/gpu -v -rs $(ARGS)
 
 lint: .venv/dev.stamp
 	$(BIN)/ruff check .
@@ -40,6 +46,9 @@ bench: .venv/bench.stamp
 	@$(BIN)/python -m tests.benchmarks.ingest_throughput 8 4
 	@$(BIN)/python -m tests.benchmarks.detection.trainer_faults
 	@$(BIN)/python -m tests.benchmarks.detection.table --peers
+
+dashboards: .venv/dev.stamp
+	@$(BIN)/python -m dashboards.generate
 
 clean:
 	rm -rf .venv .*_cache .hypothesis build dist

@@ -10,6 +10,7 @@ import socket
 import threading
 from collections.abc import Sequence
 from contextlib import ExitStack, closing
+from functools import partial
 from typing import Final
 
 import uvicorn
@@ -22,6 +23,7 @@ from sentinel.alerts.log_channel import LogChannel
 from sentinel.alerts.webhook import Webhook
 from sentinel.api.access import Access
 from sentinel.api.application import create_app
+from sentinel.api.auth import check as check_token
 from sentinel.api.services import Services
 from sentinel.domain.errors import InvalidInput, SentinelError
 from sentinel.domain.executor import Executor, Route
@@ -39,6 +41,8 @@ from sentinel.settings import Settings, check
 from sentinel.store import decision_log
 from sentinel.store.lease import RENEW_EVERY_S, Lease
 from sentinel.store.session import Database, check_current, lock, migrate, open_database
+from sentinel.web.pages import create_router
+from sentinel.web.site import Site
 
 logger = logging.getLogger(__name__)
 
@@ -106,7 +110,10 @@ class Daemon:
             database, settings.policy(), [watch], took=metrics.commit_seconds.observe, lease=lease, lost=self.end
         )
         metrics.writer_waiting.set_function(lambda: writer.waiting)
+        metrics.on_duty.set_function(lambda: not writer.refusal)
         routes = _routes(settings, public_url, parts)
+        for route in routes:
+            metrics.know_channel(route.channel.name)
         dispatcher = Dispatcher(writer, routes, metrics.alert_tried)
         if settings.heartbeat_url is not None:
             heartbeat = parts.enter_context(closing(Heartbeat(settings.heartbeat_url, writer, dispatcher)))
@@ -145,8 +152,10 @@ class Daemon:
         )
 
     def _serve(self, services: Services, listener: socket.socket, parts: ExitStack) -> None:
+        app = create_app(services)
+        app.include_router(create_router(_site(services)))
         config = uvicorn.Config(
-            create_app(services),
+            app,
             log_config=None,
             access_log=False,
             lifespan="off",
@@ -178,7 +187,7 @@ class _Watch:
     def committed(self, stream: Stream, advanced: Sequence[Advanced]) -> None:
         """Entries of one run are durable."""
         pairs = [(each.stored.entry, each.outcome) for each in advanced]
-        self._metrics.committed(stream.run, stream.pipeline.run, pairs)
+        self._metrics.committed(stream.run, stream.pipeline.run, pairs, stream.pipeline.checkpoints)
         if any(action.executor == "alert" for _, outcome in pairs for action in outcome.actions):
             self._scheduler.soon("dispatch")
 
@@ -252,6 +261,10 @@ def _routes(settings: Settings, public_url: str, parts: ExitStack) -> list[Route
             channel = AppriseChannel(table.name, str(table.url), public_url)
         routes.append(Route(channel, table.severity, table.runs))
     return routes
+
+
+def _site(services: Services) -> Site:
+    return Site(database=services.database, public_url=services.public_url, admit=partial(check_token, services))
 
 
 def _take_up(database: Database, writer: Writer, metrics: Metrics) -> None:

@@ -9,6 +9,7 @@ from typing import Literal
 
 QUIETER = {
     "alembic": logging.WARNING,
+    "apscheduler": logging.WARNING,  # two lines for each job, every 2 s
     "httpcore": logging.WARNING,
     "httpx": logging.WARNING,  # its lines hold the whole address of a webhook, and with it the secret
     "uvicorn": logging.WARNING,

@@ -8,21 +8,25 @@ from __future__ import annotations
 
 import threading
 from collections import Counter as Tally
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from itertools import product
+from typing import Final, Literal, get_args
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, disable_created_metrics
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from sentinel import clock
-from sentinel.domain.findings import Severity
+from sentinel.domain.checkpoints import Checkpoint
+from sentinel.domain.decisions import Outcome as Chosen
+from sentinel.domain.decisions import Rung
+from sentinel.domain.findings import SEVERITIES, Severity
 from sentinel.domain.log_entry import LogEntry
 from sentinel.domain.runs import Run
 from sentinel.pipeline.outcome import Outcome
 from sentinel.protocol.ids import IncidentId, RunId
-from sentinel.protocol.observations import CommandResult, StepReport
+from sentinel.shown_run import ShownRun
 
 RUNS_SHOWN: Final = 200
 """A daemon serves a site: beyond this the runs that were not heard of for longest are left out."""
@@ -45,38 +49,40 @@ TABLE: Final = (
     Metric("sentinel_observations_total", "counter", "Observations taken into the log.", ("kind",)),
     Metric("sentinel_backlog_observations_total", "counter", "Of these, such as had waited for the daemon."),
     Metric("sentinel_findings_total", "counter", "What detectors claimed, ends apart.", ("symptom", "severity")),
+    Metric("sentinel_incidents_total", "counter", "Incidents, as severe as they began.", ("severity",)),
     Metric("sentinel_decisions_total", "counter", "Decisions, doing nothing included.", ("rung", "outcome")),
     Metric("sentinel_alerts_total", "counter", "Alerts tried on a channel.", ("channel", "outcome")),
     Metric("sentinel_detector_errors_total", "counter", "Bugs: a detector raised.", ("detector",)),
-    Metric("sentinel_scheduler_errors_total", "counter", "Jobs of the daemon that failed.", ("job",)),
+    Metric("sentinel_scheduler_errors_total", "counter", "Jobs of the daemon that failed.", ("task",)),
     Metric("sentinel_commit_seconds", "histogram", "One transaction of the writer, work and disk."),
     Metric("sentinel_ingest_seconds", "histogram", "From a batch's last byte to its answer."),
     Metric("sentinel_writer_waiting", "gauge", "Jobs that wait for the writer's next transaction."),
+    Metric("sentinel_on_duty", "gauge", "1 if this daemon writes, 0 if it stands by."),
     Metric("sentinel_incidents_open", "gauge", "Incidents that are not resolved.", ("run", "severity")),
     Metric("sentinel_rollbacks_total", "counter", "Rollbacks that a trainer carried out.", ("run",)),
+    Metric("sentinel_run_findings_total", "counter", "What detectors claimed, ends apart.", ("run", "severity")),
+    Metric("sentinel_run_lost_steps_total", "counter", "Steps given up by going back to a checkpoint.", ("run",)),
+    Metric("sentinel_run_dropped_observations_total", "counter", "Observations that its agents threw away.", ("run",)),
+    Metric("sentinel_run_agent_errors_total", "counter", "Errors that its agents kept from the training.", ("run",)),
     Metric("sentinel_run_step", "gauge", "Newest optimizer step.", ("run",)),
+    Metric("sentinel_run_max_steps", "gauge", "The step at which the training is to end.", ("run",)),
+    Metric(
+        "sentinel_run_checkpoint_step", "gauge", "Step of the newest checkpoint: saved, known_good.", ("run", "state")
+    ),
     Metric("sentinel_run_segment", "gauge", "Rollbacks within the attempt so far.", ("run",)),
     Metric("sentinel_run_phase", "gauge", "1 for the phase that the run is in.", ("run", "phase")),
+    Metric("sentinel_run_node", "gauge", "1 for each node on which its attempt trains.", ("run", "node")),
+    Metric("sentinel_run_mode", "gauge", "1 for the mode that its agent allows.", ("run", "mode")),
+    Metric("sentinel_run_held", "gauge", "1 while a person holds the run: nothing is done to it.", ("run",)),
     Metric("sentinel_run_loss", "gauge", "Loss of the newest step.", ("run",)),
     Metric("sentinel_run_grad_norm", "gauge", "Gradient norm of the newest step, before clipping.", ("run",)),
     Metric("sentinel_run_learning_rate", "gauge", "Learning rate of the newest step.", ("run",)),
     Metric("sentinel_run_step_seconds", "gauge", "Duration of the newest step.", ("run",)),
+    Metric("sentinel_run_data_wait_seconds", "gauge", "Of this, waiting for data.", ("run",)),
     Metric("sentinel_run_tokens_per_second", "gauge", "Tokens of the newest step over its duration.", ("run",)),
 )
 _BY_NAME: Final = {metric.name: metric for metric in TABLE}
 _OF_RUNS: Final = tuple(metric for metric in TABLE if "run" in metric.labels)
-
-
-@dataclass(slots=True)
-class _Shown:
-    """What is shown of one run."""
-
-    heard_at: float
-    phase: str = ""
-    step: int = 0
-    segment: int = 0
-    rollbacks: int = 0
-    report: StepReport | None = None
 
 
 class Metrics(Collector):
@@ -92,33 +98,51 @@ class Metrics(Collector):
         self.registry = registry
         self._now = now
         self._lock = threading.Lock()
-        self._shown: dict[RunId, _Shown] = {}
+        self._shown: dict[RunId, ShownRun] = {}
         self._open: dict[IncidentId, tuple[RunId, Severity]] = {}
         self._observations = self._counter("sentinel_observations_total")
         self._backlog = self._counter("sentinel_backlog_observations_total")
         self._findings = self._counter("sentinel_findings_total")
+        self._incidents = self._counter("sentinel_incidents_total")
         self._decisions = self._counter("sentinel_decisions_total")
         self._alerts = self._counter("sentinel_alerts_total")
         self._detector_errors = self._counter("sentinel_detector_errors_total")
         self._scheduler_errors = self._counter("sentinel_scheduler_errors_total")
         self.commit_seconds = self._histogram("sentinel_commit_seconds")
         self.ingest_seconds = self._histogram("sentinel_ingest_seconds")
-        waiting = _BY_NAME["sentinel_writer_waiting"]
-        self.writer_waiting = Gauge(waiting.name, waiting.help, registry=registry)
+        self.writer_waiting = self._gauge("sentinel_writer_waiting")
+        self.on_duty = self._gauge("sentinel_on_duty")
+        for severity in SEVERITIES:
+            self._incidents.labels(severity)
+        for rung, outcome in product(get_args(Rung), get_args(Chosen)):
+            self._decisions.labels(rung, outcome)
         registry.register(self)
         ProcessCollector(registry=registry)
 
-    def committed(self, run: RunId, standing: Run, advanced: Iterable[tuple[LogEntry, Outcome]]) -> None:
-        """Counts entries of a run that are durable, with what they led to."""
+    def committed(
+        self,
+        run: RunId,
+        standing: Run,
+        advanced: Iterable[tuple[LogEntry, Outcome]],
+        checkpoints: Sequence[Checkpoint] = (),
+    ) -> None:
+        """Counts entries of a run that are durable, with what they led to; its checkpoints come newest step first."""
         with self._lock:
             for entry, outcome in advanced:
                 self._count(entry, outcome)
                 self._show(run, standing, entry, outcome)
+            if run in self._shown:
+                self._shown[run].checkpoints = checkpoints
 
     def know_open(self, incident: IncidentId, run: RunId, severity: Severity) -> None:
         """Takes up an incident that was open before the daemon started."""
         with self._lock:
             self._open[incident] = (run, severity)
+
+    def know_channel(self, channel: str) -> None:
+        """Shows a channel before its first alert: a counter that begins with its first failure never rises."""
+        for outcome in ("sent", "failed"):
+            self._alerts.labels(channel, outcome)
 
     def alert_tried(self, channel: str, outcome: str) -> None:
         """Counts one try of an alert."""
@@ -142,10 +166,8 @@ class Metrics(Collector):
         for (run, severity), count in opened.items():
             families["sentinel_incidents_open"].add_metric((run, severity), count)
         for run, each in shown:
-            families["sentinel_run_phase"].add_metric((run, each.phase), 1)
-            for name, value in _numbers(each):
-                if value is not None:
-                    families[name].add_metric((run,), value)
+            for name, labels, value in each.samples():
+                families[name].add_metric((run, *labels), value)
         return list(families.values())
 
     def _count(self, entry: LogEntry, outcome: Outcome) -> None:
@@ -160,6 +182,8 @@ class Metrics(Collector):
         for detector in outcome.raised:
             self._detector_errors.labels(detector).inc()
         for incident in outcome.incidents:
+            if incident.opened_sequence == entry.sequence and incident.id not in self._open:
+                self._incidents.labels(incident.severity).inc()
             if incident.is_open:
                 self._open[incident.id] = (entry.run, incident.severity)
             else:
@@ -168,16 +192,11 @@ class Metrics(Collector):
     def _show(self, run: RunId, standing: Run, entry: LogEntry, outcome: Outcome) -> None:
         if not entry.attempt and run not in self._shown:
             return  # the daemon's own words do not bring a run back that is over
-        shown = self._shown.setdefault(run, _Shown(self._now()))
+        shown = self._shown.setdefault(run, ShownRun(self._now()))
         if entry.attempt:
             shown.heard_at = self._now()
-        shown.phase, shown.step, shown.segment = standing.phase, standing.step, standing.segment
-        shown.rollbacks += isinstance(entry.observation, CommandResult) and any(
-            change.event == "succeed" for change in outcome.action_changes
-        )
-        report = entry.observation
-        if isinstance(report, StepReport) and (entry.attempt, report.segment) == (standing.attempt, standing.segment):
-            shown.report = report
+        shown.standing = standing
+        shown.take(entry, outcome)
 
     def _forget(self) -> None:
         oldest_first = sorted(self._shown, key=lambda run: self._shown[run].heard_at)
@@ -190,6 +209,10 @@ class Metrics(Collector):
         metric = _BY_NAME[name]
         return Counter(metric.name, metric.help, metric.labels, registry=self.registry)
 
+    def _gauge(self, name: str) -> Gauge:
+        metric = _BY_NAME[name]
+        return Gauge(metric.name, metric.help, registry=self.registry)
+
     def _histogram(self, name: str) -> Histogram:
         metric = _BY_NAME[name]
         return Histogram(metric.name, metric.help, metric.labels, registry=self.registry, buckets=SECONDS)
@@ -198,18 +221,3 @@ class Metrics(Collector):
 def _family(metric: Metric) -> GaugeMetricFamily | CounterMetricFamily:
     family = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
     return family(metric.name, metric.help, labels=metric.labels)
-
-
-def _numbers(shown: _Shown) -> Iterator[tuple[str, float | None]]:
-    yield "sentinel_run_step", shown.step
-    yield "sentinel_run_segment", shown.segment
-    yield "sentinel_rollbacks_total", shown.rollbacks
-    report = shown.report
-    if report is None:
-        return
-    yield "sentinel_run_loss", report.loss
-    yield "sentinel_run_grad_norm", report.grad_norm
-    yield "sentinel_run_learning_rate", report.lr
-    yield "sentinel_run_step_seconds", report.step_s
-    if report.tokens is not None and report.step_s:
-        yield "sentinel_run_tokens_per_second", report.tokens / report.step_s

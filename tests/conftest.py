@@ -10,6 +10,8 @@ import pytest
 
 from tests.postgres import USE, PostgresServer, installed
 
+collect_ignore = ["examples"]  # scripts of users, which train when they are imported
+
 
 @pytest.fixture
 def require_program(request: pytest.FixtureRequest) -> Callable[[str], str]:

@@ -11,6 +11,7 @@ log.set_up({level!r}, {form!r})
 logging.getLogger("sentinel.app").info("listening on %s", "http://x")
 logging.getLogger("httpx").info("HTTP Request: POST https://hooks.example/SECRET")
 logging.getLogger("uvicorn.error").info("Started server process")
+logging.getLogger("apscheduler.executors.default").info("Running job")
 try:
     1 / 0
 except ZeroDivisionError:

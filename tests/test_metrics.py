@@ -29,7 +29,7 @@ class Watched:
     def follow(self, story: Story, start: int = 0) -> None:
         """Shows the metrics what a story told and led to."""
         pairs = list(zip(story.entries, story.outcomes, strict=True))[start:]
-        self.metrics.committed(RUN, story.pipeline.run, pairs)
+        self.metrics.committed(RUN, story.pipeline.run, pairs, story.pipeline.checkpoints)
 
     def samples(self) -> dict[tuple[str, ...], float]:
         """Every sample by its name and the values of its labels."""
@@ -84,6 +84,7 @@ def test_a_fault_and_its_rollback_are_counted(watched: Watched) -> None:
     assert samples["sentinel_observations_total", "step"] == 81
     assert samples["sentinel_findings_total", "critical", "nonfinite"] == 1
     assert samples["sentinel_decisions_total", "ordered", "rollback"] == 1
+    assert samples["sentinel_incidents_total", "critical"] == 1
     assert samples["sentinel_incidents_open", RUN, "critical"] == 1
     assert samples["sentinel_rollbacks_total", RUN] == 0
     assert math.isnan(samples["sentinel_run_loss", RUN])
@@ -94,6 +95,7 @@ def test_a_fault_and_its_rollback_are_counted(watched: Watched) -> None:
     watched.follow(story, told)
     samples = watched.samples()
     assert samples["sentinel_rollbacks_total", RUN] == 1
+    assert samples["sentinel_incidents_total", "critical"] == 1
     assert samples["sentinel_run_segment", RUN] == 1
     assert ("sentinel_incidents_open", RUN, "critical") not in samples
 
@@ -161,6 +163,15 @@ def test_an_incident_that_was_open_before_the_start_is_known(watched: Watched) -
     story.tell(OperatorRequest(at=0.0, request="resolve", incident=incident.id), attempt="")
     watched.follow(story, told)
     assert {key[1] for key in watched.samples() if key[0] == "sentinel_incidents_open"} == {"other"}
+
+
+def test_what_may_happen_is_counted_from_zero(watched: Watched) -> None:
+    """A series that begins with its first event would never be seen to rise."""
+    watched.metrics.know_channel("webhook")
+    samples = watched.samples()
+    assert samples["sentinel_incidents_total", "critical"] == 0
+    assert samples["sentinel_decisions_total", "withheld", "rollback"] == 0
+    assert samples["sentinel_alerts_total", "webhook", "failed"] == 0
 
 
 def test_a_detector_with_a_bug_is_counted(watched: Watched) -> None:

@@ -68,6 +68,7 @@ class Catalog:
             digest=report.digest or checkpoint.digest,
             size_bytes=checkpoint.size_bytes if report.size_bytes is None else report.size_bytes,
             verified=checkpoint.verified or verified,
+            at_hand=True,
         )
         event: CheckpointEvent | None = None
         if verified and checkpoint.state == "reported":
@@ -125,9 +126,12 @@ class Catalog:
         return self._go_back(to_step)
 
     def started(self, step: int) -> list[Checkpoint]:
-        """A new attempt began at ``step``."""
+        """A new attempt began at ``step``; which of the checkpoints it has, it will say."""
         self.state.branches.clear()
-        return self._go_back(step) if step < self.state.newest_step else []
+        self._keep(replace(each, at_hand=False) for each in self.state.checkpoints.values())
+        if step < self.state.newest_step:
+            self._go_back(step)
+        return list(self.state.checkpoints.values())
 
     def _go_back(self, to_step: int) -> list[Checkpoint]:
         self.state.newest_step = self.state.clean_since = to_step

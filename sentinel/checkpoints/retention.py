@@ -19,11 +19,12 @@ def releasable(checkpoints: Sequence[Checkpoint]) -> tuple[CheckpointId, ...]:
 
     Kept are the two newest known-good checkpoints, the newest candidates (suspects that may be cleared among them), and
     the oldest verified one: where checkpoints come fast, the newest alone would never live to be confirmed. What is bad
-    or on an abandoned branch is not.
+    or on an abandoned branch is not. What the live attempt has not announced is neither kept nor let go.
 
     Args:
         checkpoints: all of the run, newest first.
     """
+    checkpoints = [each for each in checkpoints if each.at_hand]
     known_good = [each.id for each in checkpoints if each.state == "known_good"][:KNOWN_GOOD_KEPT]
     hopeful = [
         each.id

@@ -30,14 +30,14 @@ class Selection:
 
 
 def select(checkpoints: Sequence[Checkpoint], onset_step: int) -> Selection:
-    """Chooses the newest known-good checkpoint, else the newest verified one, both older than onset - margin.
+    """Chooses the newest known-good checkpoint, else the newest verified one, both at hand and before onset - margin.
 
     Args:
         checkpoints: all of the run, newest first.
         onset_step: where the fault began.
     """
     limit = onset_step - MARGIN_STEPS
-    eligible = [each for each in checkpoints if each.step <= limit and each.digest]
+    eligible = [each for each in checkpoints if each.step <= limit and each.digest and each.at_hand]
     target = next((each for each in eligible if each.state == "known_good"), None)
     if target is not None:
         reason = f"the newest known-good checkpoint: step {target.step}"
@@ -75,5 +75,7 @@ def named(checkpoints: Sequence[Checkpoint], checkpoint: CheckpointId) -> Select
 
 
 def _why_not(checkpoint: Checkpoint) -> str:
+    if not checkpoint.at_hand:
+        return "of an earlier attempt, and this one has not said that it has it"
     text = _WHY_NOT[checkpoint.state]
     return f"{text}: {checkpoint.reason}" if checkpoint.state in ("suspect", "bad") and checkpoint.reason else text

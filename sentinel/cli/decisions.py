@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
-from rich.table import Table
 
-from sentinel.cli.printing import AsJson, console, print_json
+from sentinel.cli.printing import AsJson, console, print_decision, print_json
 from sentinel.client import DEFAULT_URL, Client, Url
 
 
@@ -33,16 +32,9 @@ def decisions(
             f"Run {run} was never in observe mode when there was something to do." if would_have else "No decisions."
         )
         return
-    table = Table("step", "incident", "after", "decision", "to step", "by", "reason", box=None, pad_edge=False)
+    incident = ""
     for decision in taken:
-        target = decision.get("target_step")
-        table.add_row(
-            str(decision["step"]),
-            decision["incident"],
-            decision["change"],
-            f"{decision['rung']} ({decision['outcome']})",
-            "-" if target is None else str(target),
-            decision["rule"],
-            decision["reason"],
-        )
-    console.print(table)
+        if decision["incident"] != incident:
+            incident = decision["incident"]
+            console.print(f"[bold]{incident}[/]", highlight=False)
+        print_decision(decision)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import typer
-from rich.table import Table
+from rich.table import Column, Table
 
 from sentinel.cli.asking import By, Reason
-from sentinel.cli.printing import AsJson, console, moment, print_json
+from sentinel.cli.printing import AsJson, console, moment, print_decision, print_json
 from sentinel.client import DEFAULT_URL, Client, Url
 
 app = typer.Typer(help="List incidents, or show one with its decisions.", no_args_is_help=True)
@@ -39,7 +39,17 @@ def list_incidents(
     if not incidents:
         console.print("No incidents.")
         return
-    table = Table("incident", "state", "symptom", "severity", "onset", "found", "lost steps", "when (UTC)", box=None)
+    table = Table(
+        Column("incident", overflow="fold"),
+        "state",
+        "symptom",
+        "severity",
+        "onset",
+        "found",
+        "lost steps",
+        "when (UTC)",
+        box=None,
+    )
     for incident in incidents:
         table.add_row(
             incident["id"],
@@ -68,7 +78,7 @@ def show_incident(incident: str, *, url: Url = DEFAULT_URL, as_json: AsJson = Fa
     )
     console.print(f"began at step {found['onset_step']}, found at step {found['detected_step']}: {found['reason']}")
     for decision in found["decisions"]:
-        _print_decision(decision)
+        print_decision(decision)
     for request in found["requests"]:
         said = f"  {request['by']}, {moment(request['at'])}: {request['request']} {request.get('reason', '')}"
         console.print(said.rstrip(), highlight=False)
@@ -101,11 +111,3 @@ def _tell(incident: str, verb: str, url: str, **wish: str) -> None:
     with Client(url) as client:
         state = client.post(f"/v1/incidents/{incident}/{verb}", **wish)["state"]
     console.print(f"Incident {incident} is {state}.", highlight=False)
-
-
-def _print_decision(decision: dict[str, Any]) -> None:
-    head = f"  step {decision['step']}: {decision['change']} -> [bold]{decision['rung']}[/] ({decision['outcome']})"
-    console.print(head, highlight=False)
-    console.print(f"      {decision['reason']}", highlight=False)
-    for other in decision.get("passed_over", ()):
-        console.print(f"      not step {other['step']}: {other['why']}", style="dim", highlight=False)

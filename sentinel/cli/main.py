@@ -9,6 +9,7 @@ import typer
 
 from sentinel.cli import config, database, incidents, tokens
 from sentinel.cli.asking import hold, release, rollback
+from sentinel.cli.collect import collect
 from sentinel.cli.decisions import decisions
 from sentinel.cli.demo import demo
 from sentinel.cli.printing import errors
@@ -28,6 +29,7 @@ app = typer.Typer(
 )
 app.command()(serve)
 app.command()(demo)
+app.command()(collect)
 app.command()(status)
 app.add_typer(incidents.app, name="incidents")
 app.command()(decisions)

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 from rich.console import Console
 
 from sentinel import clock
 
-console = Console()
+PIPED_WIDTH: Final = 160
+"""Columns where no terminal says how many there are: so that grep and less see whole names."""
+
+console = Console(width=None if sys.stdout.isatty() or "COLUMNS" in os.environ else PIPED_WIDTH)
 errors = Console(stderr=True)
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs instead of a table.")]
@@ -43,3 +48,12 @@ def moment(at: float) -> str:
 def number(value: Any) -> str:
     """A loss for people: four digits, NaN and infinity as they are, a dash when it is not known."""
     return "-" if value is None else value if isinstance(value, str) else f"{value:.4g}"
+
+
+def print_decision(decision: dict[str, Any]) -> None:
+    """One decision with its reason and what was passed over, below its incident."""
+    head = f"  step {decision['step']}: {decision['change']} -> [bold]{decision['rung']}[/] ({decision['outcome']})"
+    console.print(head, highlight=False)
+    console.print(f"      {decision['reason']}", highlight=False)
+    for other in decision.get("passed_over", ()):
+        console.print(f"      not step {other['step']}: {other['why']}", style="dim", highlight=False)

@@ -78,7 +78,8 @@ class _Scanner:
             if not self._steps or report.step <= self._steps[-1]:
                 self._start(report)
             self._steps.append(report.step)
-            self._take(self._tell(report))
+            # Foreign durations may be in any unit and over any number of steps: how fast it was is not judged.
+            self._take(self._tell(replace(report, step_s=None)))
         return self._scan
 
     def _start(self, report: StepReport) -> None:

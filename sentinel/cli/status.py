@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from rich.table import Table
+from rich.table import Column, Table
 
 from sentinel.cli.printing import AsJson, ago, console, number, print_json
 from sentinel.client import DEFAULT_URL, Client, Url
@@ -22,7 +22,17 @@ def status(*, url: Url = DEFAULT_URL, as_json: AsJson = False) -> None:
     if not runs:
         console.print(f"No run has reported to {url} yet: add SentinelCallback() to a Lightning trainer's callbacks.")
         return
-    table = Table("run", "phase", "step", "loss", "mode", "open incidents", "heard", box=None, pad_edge=False)
+    table = Table(
+        Column("run", overflow="fold"),
+        "phase",
+        "step",
+        "loss",
+        "mode",
+        "open incidents",
+        "heard",
+        box=None,
+        pad_edge=False,
+    )
     for run in runs:
         of = f" / {run['max_steps']}" if run.get("max_steps") else ""
         phase = run["phase"] + (" (held)" if run.get("held_by") or run.get("all_held_by") else "")

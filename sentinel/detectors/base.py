@@ -20,7 +20,8 @@ class Detector(ABC, Generic[State]):
     memory, ignores kinds that it does not know, and never raises on values, be they NaN or infinite.
 
     Reports of an abandoned segment never reach it. A rollback reaches it as ``CommandResult``, a new start as
-    ``AttemptStarted``: whatever episode was open is then over without a finding, since what it was about is gone.
+    ``AttemptStarted``: whatever episode was open is then over without a finding, since what it was about is gone. An
+    episode that is not about the optimization outlasts a rollback: the same machines go on.
     """
 
     name: ClassVar[str]

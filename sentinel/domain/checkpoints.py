@@ -53,5 +53,7 @@ class Checkpoint:
     """Whether its contents were checked: else a suspect can never be cleared."""
     abandoned: bool = False
     """Whether its branch is one that the run has left: it stays suspect then."""
+    at_hand: bool = True
+    """Whether the newest attempt has said that it has it: one that runs elsewhere may not."""
     reason: str = ""
     """Why it is in this state."""

@@ -7,6 +7,7 @@ SentinelError
 │   └── InvalidPolicy    a policy file is wrong; names the file and the key
 ├── IllegalTransition    a bug: a state change that the table does not have
 ├── StoreUnavailable     the database cannot be used: why, and what to do
+├── DriverUnavailable    a device cannot be read: why, and what to do
 ├── NotAuthorized        a token is missing or wrong
 └── Forbidden            the token is right, and its role may not do this
 """
@@ -54,6 +55,10 @@ class IllegalTransition(SentinelError):
 
 class StoreUnavailable(SentinelError):
     """Raised when the database cannot be opened, read or written; nothing was changed."""
+
+
+class DriverUnavailable(SentinelError):
+    """Raised when an accelerator or its driver cannot be asked on this node."""
 
 
 class Forbidden(SentinelError):

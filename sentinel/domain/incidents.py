@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from sentinel.domain.findings import Severity, Verdict
+from sentinel.domain.symptoms import doubts_checkpoints
 from sentinel.protocol.ids import CheckpointId, IncidentId
 
 IncidentState = Literal["open", "mitigating", "resolved", "escalated"]
@@ -86,3 +87,8 @@ class Incident:
     def is_open(self) -> bool:
         """Whether it is not settled yet."""
         return self.state != "resolved"
+
+    @property
+    def doubts_checkpoints(self) -> bool:
+        """Whether what was saved since its onset may carry it; all its symptoms are of one concern."""
+        return doubts_checkpoints(self.symptom)

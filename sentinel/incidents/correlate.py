@@ -7,6 +7,7 @@ from typing import Final
 
 from sentinel.domain.findings import Finding
 from sentinel.domain.incidents import ASKED, Incident
+from sentinel.domain.symptoms import concern
 
 FLICKER_STEPS: Final = 16
 FLICKER_RATIO: Final = 0.5
@@ -26,9 +27,11 @@ def incident_of(finding: Finding, incidents: Iterable[Incident]) -> Incident | N
 
     Onsets decide: an open incident takes what began before it was seen or soon after, a resolved one what began before
     it ended. What began later, such as NaN long after a spike, is a fault of its own: what was decided about the one
-    does not cover the other. A note reopens nothing, and what a person asked for is over when it is done.
+    does not cover the other. A note reopens nothing, and what a person asked for is over when it is done. Findings of
+    another concern are never part of it: NaN in the midst of slow steps has a cause, and a cure, of its own.
     """
-    of_subject = [each for each in incidents if each.subject == finding.subject]
+    about = concern(finding.symptom)
+    of_subject = [each for each in incidents if each.subject == finding.subject and concern(each.symptom) == about]
     for incident in reversed(of_subject):
         if incident.is_open and _joins(finding, incident):
             return incident

@@ -63,6 +63,11 @@ class Incidents:
         """Those that are not resolved, oldest first."""
         return [each for each in self.state.incidents.values() if each.is_open]
 
+    @property
+    def of_model(self) -> list[Incident]:
+        """Those of ``unsettled`` that make checkpoints suspect, and that a rollback may cure."""
+        return [each for each in self.unsettled if each.doubts_checkpoints]
+
     def get(self, incident: IncidentId) -> Incident | None:
         """One incident, if it is remembered."""
         return self.state.incidents.get(incident)

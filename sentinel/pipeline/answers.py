@@ -26,7 +26,7 @@ def checkpoint_report(parts: Parts, entry: LogEntry, report: CheckpointReport, o
     """A checkpoint was saved, verified, found broken or deleted; one saved during a fault is suspect."""
     if entry.attempt != parts.run.attempt:
         return
-    onsets = [each.suspect_from for each in parts.incidents.unsettled if each.segment == parts.run.segment]
+    onsets = [each.suspect_from for each in parts.incidents.of_model if each.segment == parts.run.segment]
     outcome.checkpoints += parts.catalog.report(report, entry.attempt, doubt_from=min(onsets, default=None))
 
 
@@ -91,6 +91,8 @@ def _rolled_back(parts: Parts, entry: LogEntry, result: CommandResult, outcome: 
     run.segment, run.step = result.segment, result.step
     see(parts, entry, outcome)
     checkpoint = result.checkpoint if order is None else order.command.checkpoint
-    for incident in parts.incidents.unsettled:  # whoever ordered it: the detectors begin anew for all of them
+    own = None if order is None else order.incident
+    back = [each for each in parts.incidents.unsettled if each.doubts_checkpoints or each.id == own]
+    for incident in back:  # whoever ordered it: the detectors begin anew for all that it may cure
         change = parts.incidents.rolled_back(incident, checkpoint, entry, lost_steps=lost_steps, lost_s=lost_s)
         parts.deciding.decide(change, run, entry, outcome)

@@ -20,7 +20,7 @@ from sentinel.pipeline.telling import alert_action, notice_of
 from sentinel.policy.announce import AlertStatus, announcement
 from sentinel.policy.decide import Choice, decide
 from sentinel.policy.limits import RefusalKind, Situation
-from sentinel.policy.rules import Policy, parse_policy
+from sentinel.policy.rules import Policy, recorded_policy
 from sentinel.protocol.codec import to_tree
 from sentinel.protocol.commands import Notice, RollBack
 from sentinel.protocol.ids import ActionId, CommandId, DecisionId, IncidentId
@@ -71,7 +71,7 @@ class Deciding:
     def policy(self) -> Policy:
         """The policy in force; before any is known it only observes."""
         if self._policy_text != self.state.policy:
-            self._policy = parse_policy(self.state.policy)
+            self._policy = recorded_policy(self.state.policy)
             self._policy_text = self.state.policy
         return self._policy
 

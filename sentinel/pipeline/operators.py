@@ -12,12 +12,13 @@ from sentinel.domain.actions import ActionChange
 from sentinel.domain.errors import InvalidPolicy
 from sentinel.domain.incidents import ASKED, Incident
 from sentinel.domain.log_entry import LogEntry
+from sentinel.domain.symptoms import doubts_checkpoints
 from sentinel.pipeline.answers import order_failed
 from sentinel.pipeline.outcome import Outcome
 from sentinel.pipeline.parts import Parts
 from sentinel.policy.decide import Choice
 from sentinel.policy.limits import Refusal, refusal
-from sentinel.policy.rules import Rule, parse_policy
+from sentinel.policy.rules import Rule, recorded_policy
 from sentinel.protocol.ids import ActionId
 from sentinel.protocol.observations import OperatorRequest, PolicyChanged
 
@@ -28,7 +29,7 @@ SOMEBODY: Final = "a person"
 def policy_changed(parts: Parts, _entry: LogEntry, change: PolicyChanged, outcome: Outcome) -> None:
     """Another policy decides from here on; one that cannot be understood leaves the one before in force."""
     try:
-        parse_policy(change.policy)
+        recorded_policy(change.policy)
     except InvalidPolicy:
         outcome.raised.append("policy")
     else:
@@ -88,7 +89,8 @@ def _roll_back(parts: Parts, entry: LogEntry, wish: OperatorRequest, outcome: Ou
     refused = refusal(parts.deciding.situation(run, entry, selection), asked_by_person=True)
     if refused is None and parts.deciding.state.orders:
         refused = Refusal(kind="under_way", reason="a rollback is under way")
-    incident = _open_incident(parts, wish) or next(reversed(parts.incidents.unsettled), None)
+    curable = [each for each in parts.incidents.unsettled if doubts_checkpoints(each.symptom)]
+    incident = _open_incident(parts, wish) or next(reversed(curable), None)
     if incident is not None:
         change = parts.incidents.speak_of(incident, asks)
     else:
@@ -110,7 +112,8 @@ def _wanted(parts: Parts, wish: OperatorRequest) -> Selection:
     checkpoints = parts.catalog.checkpoints
     if wish.checkpoint is not None:
         return named(checkpoints, wish.checkpoint)
-    onsets = [each.suspect_from for each in parts.incidents.unsettled if ASKED not in each.symptoms]
+    faults = [each for each in parts.incidents.unsettled if doubts_checkpoints(each.symptom)]
+    onsets = [each.suspect_from for each in faults if ASKED not in each.symptoms]
     return select(checkpoints, min(onsets, default=parts.run.step + MARGIN_STEPS))
 
 

@@ -6,12 +6,14 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from sentinel.checkpoints.retention import releasable
+from sentinel.domain.checkpoints import Checkpoint
 from sentinel.domain.log_entry import LogEntry
 from sentinel.domain.runs import Run
-from sentinel.pipeline import answers, attempts, operators, snapshot, steps
+from sentinel.pipeline import answers, attempts, machines, operators, snapshot, steps
 from sentinel.pipeline.outcome import Outcome
 from sentinel.pipeline.parts import Parts
 from sentinel.protocol.commands import Notice, RollBack
+from sentinel.protocol.hardware import DeviceSample
 from sentinel.protocol.ids import AttemptId, CheckpointId, RunId
 from sentinel.protocol.observations import (
     ActionResult,
@@ -25,6 +27,7 @@ from sentinel.protocol.observations import (
     StepReport,
     Tick,
 )
+from sentinel.protocol.processes import RankReport
 
 VERSION: Final = "3"
 """Rises when the same log would lead to other decisions, or a snapshot to another state."""
@@ -36,6 +39,8 @@ STAGES: Final[Mapping[type, Stage]] = {
     AttemptEnded: attempts.ended,
     Tick: attempts.tick,
     StepReport: steps.step,
+    RankReport: machines.rank,
+    DeviceSample: machines.device,
     CheckpointReport: answers.checkpoint_report,
     CommandResult: answers.command_result,
     ActionResult: answers.action_result,
@@ -64,6 +69,11 @@ class Pipeline:
     def policy_text(self) -> str:
         """The policy in force, as TOML; empty before the first."""
         return self._parts.deciding.state.policy
+
+    @property
+    def checkpoints(self) -> list[Checkpoint]:
+        """The checkpoints that are remembered, newest step first."""
+        return self._parts.catalog.checkpoints
 
     def notices_after(self, sequence: int) -> tuple[Notice, ...]:
         """News for the person at the training's terminal."""

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from sentinel.domain.findings import Finding
 from sentinel.domain.log_entry import LogEntry
+from sentinel.domain.symptoms import doubts_checkpoints
 from sentinel.pipeline.outcome import Outcome
 from sentinel.pipeline.parts import Parts
 
@@ -25,11 +26,11 @@ def see(parts: Parts, entry: LogEntry, outcome: Outcome) -> None:
 def _take(parts: Parts, findings: Sequence[Finding], entry: LogEntry, outcome: Outcome) -> None:
     outcome.findings += findings
     for finding in findings:
-        if finding.phase == "began" and finding.severity != "info":
+        if finding.phase == "began" and finding.severity != "info" and doubts_checkpoints(finding.symptom):
             outcome.checkpoints += parts.catalog.doubt(finding.onset_step)
         change = parts.incidents.find(finding, entry, segment=parts.run.segment)
         if change is None:
             continue
-        if change.change == "passed" and not parts.incidents.unsettled:
+        if change.change == "passed" and change.incident.doubts_checkpoints and not parts.incidents.of_model:
             outcome.checkpoints += parts.catalog.clear()
         parts.deciding.decide(change, parts.run, entry, outcome)

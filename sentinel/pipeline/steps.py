@@ -25,7 +25,7 @@ def step(parts: Parts, entry: LogEntry, report: StepReport, outcome: Outcome) ->
     run.segment, run.step, run.loss = report.segment, report.step, report.loss
     outcome.rollups += parts.rollups.take(report, entry.sequence)
     see(parts, entry, outcome)
-    outcome.checkpoints += parts.catalog.step(report.step, faults_open=bool(parts.incidents.unsettled))
+    outcome.checkpoints += parts.catalog.step(report.step, faults_open=bool(parts.incidents.of_model))
     _follow_recovery(parts, entry, report, outcome)
     for command in parts.deciding.overdue(report.step):
         late = ActionChange(ActionId(command), "expire", "the trainer did not carry it out in time")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import Annotated, Literal
 
@@ -11,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from sentinel.domain.errors import InvalidPolicy
 from sentinel.domain.findings import Severity, Verdict
 from sentinel.domain.incidents import Incident
+from sentinel.domain.symptoms import CONCERNS
 from sentinel.protocol.observations import DataMode
 
 
@@ -71,10 +73,25 @@ _UNMATCHED = Rule(name="no rule matches", rung="watch")
 
 
 def parse_policy(text: str) -> Policy:
-    """A policy from TOML text.
+    """A policy that somebody has written, from TOML text.
 
     Raises:
-        InvalidPolicy: it is not TOML, or a key or value is wrong; names the key and the nearest right one.
+        InvalidPolicy: it is not TOML, or a key, value or symptom is wrong; names the key and the nearest right one.
+    """
+    policy = recorded_policy(text)
+    for number, rule in enumerate(policy.rules):
+        for symptom in rule.symptoms or ():
+            if symptom not in CONCERNS:
+                problem = f"there is no symptom {symptom!r}{_nearest(symptom, CONCERNS)}"
+                raise InvalidPolicy(f"rules.{number}.symptoms", problem)
+    return policy
+
+
+def recorded_policy(text: str) -> Policy:
+    """A policy that a log holds: once in force, with symptoms that its version knew and this one need not.
+
+    Raises:
+        InvalidPolicy: as ``parse_policy``, but for symptoms.
     """
     try:
         return Policy.model_validate(tomllib.loads(text))
@@ -85,11 +102,11 @@ def parse_policy(text: str) -> Policy:
         path = ".".join(str(part) for part in first["loc"])
         problem = first["msg"]
         if first["type"] == "extra_forbidden":
-            problem = f"there is no such key{_nearest(str(first['loc'][-1]))}"
+            keys = {name for model in (Policy, Limits, Alerts, Rule) for name in model.model_fields}
+            problem = f"there is no such key{_nearest(str(first['loc'][-1]), keys)}"
         raise InvalidPolicy(path, problem) from None
 
 
-def _nearest(key: str) -> str:
-    known = {name for model in (Policy, Limits, Alerts, Rule) for name in model.model_fields}
-    matches = get_close_matches(key, sorted(known), n=1)
+def _nearest(name: str, known: Iterable[str]) -> str:
+    matches = get_close_matches(name, sorted(known), n=1)
     return f"; did you mean {matches[0]!r}?" if matches else ""

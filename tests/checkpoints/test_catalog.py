@@ -187,8 +187,12 @@ def test_a_new_attempt_further_back_abandons_what_lies_beyond(catalog: Catalog) 
 
 
 def test_a_new_attempt_that_goes_on_keeps_everything(catalog: Catalog) -> None:
-    """An attempt that resumes from the newest step changes no checkpoint."""
-    assert catalog.started(100) == []
+    """An attempt that resumes from the newest step changes no checkpoint's state; it has those that it announces."""
+    before = {each.id: each.state for each in catalog.checkpoints}
+    assert not any(each.at_hand for each in catalog.started(100))
+    _report(catalog, "c100", 100)
+    assert {each.id: each.state for each in catalog.checkpoints} == before
+    assert [each.id for each in catalog.checkpoints if each.at_hand] == ["c100"]
 
 
 def test_after_going_back_clean_steps_are_counted_anew(catalog: Catalog) -> None:

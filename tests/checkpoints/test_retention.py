@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import get_args
 
 import pytest
@@ -65,6 +66,13 @@ def test_keeps_what_may_become_a_target() -> None:
         ("verified", True, False),
     ]
     assert releasable(_checkpoints(facts)) == ()
+
+
+def test_what_the_live_attempt_has_not_announced_is_left_alone() -> None:
+    """Known-good checkpoints of an attempt before are not let go, and do not count for those that are kept."""
+    known = _checkpoints([("known_good", True, False)] * 3)
+    before, live = [replace(each, at_hand=False) for each in known[:2]], known[2:]
+    assert releasable([*before, *live]) == ()
 
 
 @pytest.mark.parametrize("interval_steps", [1, 5, 10, 20, 100])

@@ -51,6 +51,16 @@ def test_keeps_the_margin_to_the_onset() -> None:
     assert _target(_checkpoint(96, "known_good")) is None
 
 
+def test_what_the_live_attempt_has_not_announced_is_no_target() -> None:
+    """A known-good checkpoint of an attempt on another machine is passed over for an older one at hand, and said so."""
+    selection = _select(_checkpoint(90, "known_good", at_hand=False), _checkpoint(40, "known_good"))
+    assert selection.target
+    assert selection.target.id == "c40"
+    assert [each.why for each in selection.passed_over] == [
+        "of an earlier attempt, and this one has not said that it has it"
+    ]
+
+
 def test_never_takes_what_is_in_doubt_or_gone() -> None:
     """Reported, suspect, bad and deleted checkpoints are no target, nor is one without a digest to check."""
     for state in ("reported", "suspect", "bad", "deleted"):

@@ -83,6 +83,11 @@ def test_the_first_rule_that_matches_decides() -> None:
             "did you mean 'symptoms'?",
         ),
         ("zebra = 1", "zebra", "there is no such key"),
+        (
+            "[[rules]]\nname = 'x'\nrung = 'watch'\nsymptoms = ['nonfinite', 'loss_spik']",
+            "rules.0.symptoms",
+            "there is no symptom 'loss_spik'; did you mean 'loss_spike'?",
+        ),
     ],
 )
 def test_what_is_wrong_is_named_with_the_nearest_right_name(text: str, key: str, words: str) -> None:

@@ -6,12 +6,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from sentinel_agent.agent import Agent
     from sentinel_agent.callback import SentinelCallback
+    from sentinel_agent.plain_loop import Agent
 
 __all__ = ["Agent", "SentinelCallback"]
 
-_HOMES = {"Agent": "sentinel_agent.agent", "SentinelCallback": "sentinel_agent.callback"}
+_HOMES = {"Agent": "sentinel_agent.plain_loop", "SentinelCallback": "sentinel_agent.callback"}
 
 
 def __getattr__(name: str) -> Any:

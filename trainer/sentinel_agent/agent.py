@@ -22,13 +22,16 @@ from sentinel.transport.sender import Sender
 from sentinel.transport.spool import Spool
 from sentinel_agent import identity, rollback
 from sentinel_agent.attempt import Attempt
+from sentinel_agent.board import Board
 from sentinel_agent.checkpoints import CheckpointStore
 from sentinel_agent.courier import Courier
 from sentinel_agent.fail_open import Guard, HalfRestored
-from sentinel_agent.gpu import GpuReader
+from sentinel_agent.gpu import GpuReader, device_uuid
 from sentinel_agent.keeper import CheckpointKeeper, Contents
 from sentinel_agent.peers import Peers
 from sentinel_agent.rank_agent import Passage, RankAgent
+from sentinel_agent.rank_tally import RankTally
+from sentinel_agent.readings import StepReading
 from sentinel_agent.settings import Settings
 from sentinel_agent.text import plain
 
@@ -55,8 +58,8 @@ class Tally:
     """Disk that only the pins hold."""
 
 
-class Agent(RankAgent):
-    """Watches one attempt.
+class Leader(RankAgent):
+    """Watches one attempt: the agent of rank 0, which alone talks to the daemon.
 
     Args:
         settings: how to behave.
@@ -73,7 +76,8 @@ class Agent(RankAgent):
         self.settings = settings
         self.attempt = identity.new_attempt()
         self.run = RunId("")
-        self.courier = Courier(device, guard=guard, on_reply=self._on_reply, say=say)
+        tally = RankTally(0, device_uuid(device))
+        self.courier = Courier(device, tally, guard=guard, on_reply=self._on_reply, say=say)
         self.gpu = GpuReader(device, self.courier.inbox.append)
         self.keeper: CheckpointKeeper | None = None
         self.spool: Spool | None = None
@@ -91,10 +95,11 @@ class Agent(RankAgent):
         if self.peers is not None:
             self.peers.start()
 
-    def meet(self, peers: Peers, loop: rollback.TrainingLoop) -> None:
+    def meet(self, link: Peers | Board, loop: rollback.TrainingLoop) -> None:
         """There are other ranks, and this one speaks for them."""
-        super().meet(peers, loop)
-        peers.refused = lambda command, reason: self.refused(command, rollback.CannotRollBack(reason))
+        super().meet(link, loop)
+        if self.peers is not None:
+            self.peers.refused = lambda command, reason: self.refused(command, rollback.CannotRollBack(reason))
 
     def begin(self, attempt: Attempt) -> None:
         """The training starts; waits up to ``FIRST_ANSWER_S`` for the daemon's first answer."""
@@ -128,16 +133,20 @@ class Agent(RankAgent):
             self.keeper.found_again(attempt.step)
         except OSError as error:
             self._say(f"the checkpoints of earlier attempts cannot be read: {error}")
-        if self.peers is not None:
-            self.peers.publish({"run": self.run, "attempt": self.attempt})
+        if self.link is not None:
+            self.link.publish({"run": self.run, "attempt": self.attempt})
         self.courier.first_answer.wait(FIRST_ANSWER_S)
         self.gpu.first_answer.wait(DRIVER_S)
 
     def step_ended(self, step: int) -> None:
         """The optimizer has made its step number ``step``."""
-        self.courier.inbox.append(self.clock.step_ended(step, self.segment))
+        self.courier.inbox.append(self.close_step(step))
+
+    def close_step(self, step: int) -> StepReading:
+        """Likewise, for a loop that knows more of the step in a moment and puts it into ``courier.inbox`` itself."""
         self.step = step
         self._steps += 1
+        return self.clock.step_ended(step, self.segment)
 
     def checkpoint_saved(self, path: Path, contents: Contents) -> None:
         """The user's script has saved a checkpoint of the state after the newest step."""

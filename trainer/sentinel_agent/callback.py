@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,7 +18,8 @@ except ImportError:  # the same library, packed alone
 
 from sentinel.protocol.observations import DataMode, Mode
 from sentinel_agent import sidecar
-from sentinel_agent.agent import Agent
+from sentinel_agent.agent import Leader
+from sentinel_agent.board import Board, board
 from sentinel_agent.contents import non_finite
 from sentinel_agent.exact_loop import ExactLoop
 from sentinel_agent.fail_open import Guard, guarded
@@ -26,7 +28,7 @@ from sentinel_agent.gradient_norm import gradient_norm
 from sentinel_agent.keeper import Contents
 from sentinel_agent.peers import Peers, meet
 from sentinel_agent.settings import Settings, resolve
-from sentinel_agent.start_lines import Start, end_line, say, start_lines
+from sentinel_agent.start_lines import Start, end_line, opening_of, say, start_lines
 from sentinel_agent.trainer_facts import (
     PLAIN_STRATEGIES,
     attempt_facts,
@@ -105,8 +107,8 @@ class SentinelCallback(Callback):
         self._taps.on_resume(trainer, self._loop.cursor.set_epoch)
         if settings.mode == "act":
             self._taps.on_run(trainer)
-        peers = self._meet(trainer, settings)
-        if not trainer.is_global_zero and peers is None:
+        link = self._meet(trainer, settings)
+        if not trainer.is_global_zero and link is None:
             return
         # Behind the other callbacks but those that save: a checkpoint of the agent's holds what they did in its step.
         others = [each for each in trainer.callbacks if each is not self]
@@ -114,23 +116,24 @@ class SentinelCallback(Callback):
         trainer.callbacks = [*(each for each in others if each not in savers), self, *savers]
         device = trainer.strategy.root_device
         folder = Path(trainer.default_root_dir).absolute() / ".sentinel"
-        if peers is not None and not trainer.is_global_zero:
-            self.agent: Agent | Follower = Follower(peers, self._loop, device=device, folder=folder, say=say)
+        if not trainer.is_global_zero:
+            own = Follower(trainer.global_rank, settings, device=device, folder=folder, guard=self.guard, say=say)
+            self.agent: Leader | Follower = own
         else:
             for warning in settings.warnings:
                 say(f"warning: {warning}")
-            self.agent = agent = Agent(settings, device=device, folder=folder, guard=self.guard, say=say)
-            if peers is not None:
-                agent.meet(peers, self._loop)
+            self.agent = Leader(settings, device=device, folder=folder, guard=self.guard, say=say)
+        if link is not None:
+            self.agent.meet(link, self._loop)
         self._settings = settings
         self.guard.off = False
         self.agent.start()
 
-    def _meet(self, trainer: Any, settings: Settings) -> Peers | None:
-        if trainer.world_size == 1 or settings.mode != "act":
+    def _meet(self, trainer: Any, settings: Settings) -> Peers | Board | None:
+        if trainer.world_size == 1:
             return None
         try:
-            return meet(trainer.global_rank, trainer.world_size, self.guard)
+            return meet(trainer.global_rank, trainer.world_size, self.guard) if settings.mode == "act" else board()
         except RuntimeError as error:
             say(f"warning: rank {trainer.global_rank} does not find the others, no rollback: {error}")
             return None
@@ -143,10 +146,13 @@ class SentinelCallback(Callback):
             self._taps.on_iterator(trainer, self._loop.cursor.watch)
             self._notes_data = not self._loop.exact_impossible
         self._taps.on_fetch(trainer, agent.clock, self._loop.fetch_begins)
+        if isinstance(agent, Follower):
+            agent.step, agent.impossible = trainer.global_step, rollback_impossible(trainer)
+            if agent.peers is None:
+                return
         self._every = self._settings.checkpoint_every
         self._save = self._taps.on_save(trainer, begins=self._forget_contents, ended=self._saved)
         if isinstance(agent, Follower):
-            agent.step, agent.impossible = trainer.global_step, rollback_impossible(trainer)
             return
         self._impossible = self._why_no_rollback(trainer, agent)
         facts = attempt_facts(
@@ -220,6 +226,8 @@ class SentinelCallback(Callback):
 
     @guarded
     def on_save_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
+        if isinstance(self.agent, Follower) and self.agent.peers is None:
+            return
         trained = {name for name, _ in pl_module.named_parameters()}
         loaders = trainer.fit_loop._combined_loader
         states = loaders._state_dicts() if loaders is not None else None
@@ -243,7 +251,7 @@ class SentinelCallback(Callback):
         agent = self.agent
         agent.end(outcome, reason)
         self.guard.off = True
-        if isinstance(agent, Agent) and agent.keeper is not None:
+        if isinstance(agent, Leader) and agent.keeper is not None:
             say(end_line(agent.tally()))
 
     def _forget_contents(self) -> None:
@@ -260,7 +268,7 @@ class SentinelCallback(Callback):
         assert self._contents is not None  # on_save_checkpoint came by
         return self._contents
 
-    def _why_no_rollback(self, trainer: Any, agent: Agent) -> str:
+    def _why_no_rollback(self, trainer: Any, agent: Leader) -> str:
         if trainer.world_size > 1 and self._settings.mode == "act":
             if agent.peers is None:
                 return "the ranks did not find each other"
@@ -268,18 +276,11 @@ class SentinelCallback(Callback):
                 return f"rank {absent[0]} has no agent that acts"
         return rollback_impossible(trainer)
 
-    def _start(self, trainer: Trainer, agent: Agent, norm: str) -> Start:
+    def _start(self, trainer: Trainer, agent: Leader, norm: str) -> Start:
         assert agent.keeper is not None
-        store, sender = agent.keeper.store, agent.courier.sender
+        store = agent.keeper.store
         return Start(
-            run=agent.run,
-            attempt=agent.attempt,
-            mode=agent.settings.mode,
-            step=agent.step,
-            url=agent.settings.url,
-            answers=sender is not None and sender.delivered_total > 0,
-            problem=None if sender is None else sender.problem,
-            spool="" if agent.spool is None or agent.spool.problem else str(agent.spool.folder),
+            **asdict(opening_of(agent)),
             saving=saving(trainer),
             checkpoint_every=self._every,
             pins=str(store.folder),

@@ -21,7 +21,8 @@ from sentinel.protocol.commands import Reply
 from sentinel.protocol.observations import AttemptStarted, CommandResult, Heartbeat, Observation, StepReport
 from sentinel.transport.sender import PENDING_LIMIT, Sender
 from sentinel_agent.fail_open import Guard
-from sentinel_agent.readings import StepReading, report
+from sentinel_agent.rank_tally import RankTally
+from sentinel_agent.readings import StepReading, report, work_s
 
 POLL_S: Final = 0.05
 """The longest a reading waits here: a twentieth of the second in which a rollback is to be done."""
@@ -44,13 +45,23 @@ class Courier:
 
     Args:
         device: where the training computes.
+        tally: takes each step for the rank's own report.
         guard: takes what goes wrong here.
         on_reply: called in the thread with each of the daemon's answers.
         say: prints a line, and never raises.
+        find: of a rank that does not speak for the run: makes the sender, once the run is known. It tells no step, only
+            the tally's reports, and no heartbeat.
     """
 
     def __init__(
-        self, device: torch.device, *, guard: Guard, on_reply: Callable[[Reply], None], say: Callable[[str], None]
+        self,
+        device: torch.device,
+        tally: RankTally,
+        *,
+        guard: Guard,
+        on_reply: Callable[[Reply], None],
+        say: Callable[[str], None],
+        find: Callable[[], Sender | None] | None = None,
     ) -> None:
         self.inbox: deque[Item] = deque(maxlen=PENDING_LIMIT)
         """What happened and what is to be done, in order; any thread may append."""
@@ -58,6 +69,8 @@ class Courier:
         """Set once the daemon has answered for the first time or failed to."""
         self.sender: Sender | None = None
         self._device = device
+        self._tally = tally
+        self._find = find
         self._guard = guard
         self._on_reply = on_reply
         self._say = say
@@ -112,11 +125,15 @@ class Courier:
             self.sender.close()
 
     def _turn(self) -> None:
+        if self.sender is None and self._find is not None:
+            self.sender = self._find()
         if self.sender is None:
             return
         self._drain()
         self._do_work(until=monotonic() + WORK_S)
-        if self.sender.problem is None and monotonic() - self._told_at > HEARTBEAT_S:
+        if (rank := self._tally.due(monotonic())) is not None:
+            self.offer(rank)
+        if self._find is None and self.sender.problem is None and monotonic() - self._told_at > HEARTBEAT_S:
             self.offer(self._heartbeat(self.sender))
         self._exchange(self.sender)
         self.sender.keep()
@@ -130,6 +147,8 @@ class Courier:
             while self._work and not self._guard.off and sender.problem is None and monotonic() < until:
                 self._do_work(until=until)
         with self._guard.watching("the agent's last delivery"):
+            if (rank := self._tally.rest()) is not None:
+                self.offer(rank)
             if self._guard.errors_total or sender.dropped_total:
                 self.offer(self._heartbeat(sender))
             if self._last is not None:
@@ -149,7 +168,9 @@ class Courier:
                 if told is None:
                     self.inbox.appendleft(item)
                     return
-                self.offer(told)
+                self._tally.take(told, work_s(item), monotonic())
+                if self._find is None:
+                    self.offer(told)
             else:
                 self.offer(item)
 

@@ -15,6 +15,7 @@ from sentinel.protocol.commands import RollBack
 from sentinel.protocol.observations import Mode
 from sentinel_agent import rollback
 from sentinel_agent.agreement import Terms
+from sentinel_agent.board import Board
 from sentinel_agent.checkpoints import Checkpoint, CheckpointStore
 from sentinel_agent.exact_loop import Rewind
 from sentinel_agent.fail_open import HalfRestored
@@ -49,13 +50,19 @@ class RankAgent:
         self.commands: deque[RollBack | Appointment | Passage] = deque()
         """What is to be done at the boundaries to come."""
         self.peers: Peers | None = None
+        """The link, where the ranks may go back together."""
+        self.link: Peers | Board | None = None
+        """To the other ranks, if there are any."""
         self.impossible = ""
         self._mode: Mode = mode
         self._say = say
 
-    def meet(self, peers: Peers, loop: rollback.TrainingLoop) -> None:
+    def meet(self, link: Peers | Board, loop: rollback.TrainingLoop) -> None:
         """There are other ranks, and none goes back without them."""
-        self.peers = peers
+        self.link = link
+        if isinstance(link, Board):
+            return
+        self.peers = peers = link
         peers.prepare = lambda command, checkpoint: self.make_sure(command, checkpoint, loop)
         peers.step = lambda: self.step
         peers.arm = self.commands.append

@@ -15,37 +15,42 @@ import torch
 from sentinel.protocol.decoding import MAX_KEY, MAX_SERIES
 from sentinel.protocol.observations import StepReport
 from sentinel_agent.batch_facts import fingerprint, first_tensor, token_count
+from sentinel_agent.forward_timer import ForwardTimer, Span
 from sentinel_agent.pinned_ring import PinnedRing, Ticket
 from sentinel_agent.text import plain
 
 
 class StepReading:
-    """What one optimizer step showed. Durations are in seconds, summed over its micro-batches."""
+    """What one optimizer step showed. Durations are in seconds, summed over its micro-batches.
+
+    The loss is the sum of ``losses``, or ``loss`` where it is a number already.
+    """
 
     __slots__ = (
-        "at", "backward_s", "batches", "data_wait_s", "extra", "fingerprint", "forward_s", "grad_norm", "losses", "lr",
-        "optimizer_s", "samples", "segment", "step", "step_s", "ticket", "tokens",
+        "at", "backward_s", "batches", "data_wait_s", "extra", "fingerprint", "forward_s", "grad_norm", "loss",
+        "losses", "lr", "optimizer_s", "samples", "segment", "spans", "step", "step_s", "ticket", "tokens",
     )  # fmt: skip
 
     def __init__(self) -> None:
         self.at = self.step_s = self.data_wait_s = self.forward_s = self.backward_s = self.optimizer_s = 0.0
         self.step = self.segment = self.batches = 0
         self.losses: list[torch.Tensor] = []
-        self.grad_norm: torch.Tensor | None = None
+        self.loss: float | None = None
+        self.grad_norm: float | torch.Tensor | None = None
         self.lr: float | torch.Tensor | None = None
         self.samples: int | None = None
         self.tokens: int | None = None
         self.fingerprint: int | None = None
         self.extra: dict[str, float | torch.Tensor] = {}
         self.ticket: Ticket | None = None
+        self.spans: list[Span] | None = None
+        """On CUDA the forward passes that were timed on the device."""
 
     def scalars(self) -> list[torch.Tensor]:
         """The tensors among the readings, in the order in which ``report`` takes their values; the loss as one."""
         found = [self.losses[0] if len(self.losses) == 1 else torch.stack(self.losses).sum()] if self.losses else []
-        if self.grad_norm is not None:
-            found.append(self.grad_norm)
-        found += [value for value in (self.lr, *self.extra.values()) if isinstance(value, torch.Tensor)]
-        return found
+        others = (self.grad_norm, self.lr, *self.extra.values())
+        return found + [value for value in others if isinstance(value, torch.Tensor)]
 
 
 class StepClock:
@@ -57,6 +62,7 @@ class StepClock:
 
     def __init__(self, device: torch.device) -> None:
         self._ring = PinnedRing(device) if device.type == "cuda" else None
+        self._timer = ForwardTimer(device) if device.type == "cuda" else None
         self.restart()
 
     def restart(self) -> None:
@@ -86,12 +92,16 @@ class StepClock:
             reading.fingerprint = fingerprint(tensor, reading.fingerprint or 0)
         reading.batches += 1
         self._backward_seen = False
+        if self._timer is not None:
+            self._timer.began(is_first=reading.batches == 1)
         self._batch_at = perf_counter()
 
     def backward_began(self) -> None:
         """The loss is computed."""
         self._mark = now = perf_counter()
         self.reading.forward_s += now - self._batch_at
+        if self._timer is not None and (span := self._timer.ended()) is not None:
+            self.reading.spans = [*(self.reading.spans or ()), span]
 
     def backward_ended(self) -> None:
         """The gradients are computed."""
@@ -136,8 +146,8 @@ def report(reading: StepReading, peak_memory_bytes: int | None) -> StepReport | 
     if scalars is None:
         return None
     values = iter(scalars)
-    loss = next(values) if reading.losses else None
-    grad_norm = None if reading.grad_norm is None else next(values)
+    loss = next(values) if reading.losses else reading.loss
+    grad_norm = next(values) if isinstance(reading.grad_norm, torch.Tensor) else reading.grad_norm
     lr = next(values) if isinstance(reading.lr, torch.Tensor) else reading.lr
     extra = {name: next(values) if isinstance(value, torch.Tensor) else value for name, value in reading.extra.items()}
     return StepReport(
@@ -148,16 +158,32 @@ def report(reading: StepReading, peak_memory_bytes: int | None) -> StepReport | 
         grad_norm=grad_norm,
         lr=lr,
         step_s=reading.step_s,
-        data_wait_s=reading.data_wait_s,
-        forward_s=reading.forward_s,
-        backward_s=reading.backward_s,
-        optimizer_s=reading.optimizer_s,
+        data_wait_s=reading.data_wait_s or None,  # a loop that is not stamped there has 0.0
+        forward_s=reading.forward_s or None,
+        backward_s=reading.backward_s or None,
+        optimizer_s=reading.optimizer_s or None,
         tokens=reading.tokens,
         samples=reading.samples,
         peak_memory_bytes=peak_memory_bytes,
         batch_fingerprint=None if reading.fingerprint is None else f"{reading.fingerprint:08x}",
         extra={name: value for name, value in extra.items() if value is not None},
     )
+
+
+def work_s(reading: StepReading) -> float | None:
+    """The rank's own work in a step, without what waits for other ranks; None where it was not measured.
+
+    That is the forward passes, on CUDA as the device took them and in some of the steps: the host's times say little
+    there. The backward pass is not counted, since DDP's all-reduce waits within it, nor what follows it, since the
+    first rank has callbacks that others have not. What ranks do together in the forward pass (a metric logged with
+    ``sync_dist``, buffers that DDP broadcasts, SyncBatchNorm) is counted, waiting included; then the ranks look
+    alike, and a slow one is missed.
+    """
+    if reading.ticket is None:
+        return reading.forward_s or None
+    seconds = [span.seconds() for span in reading.spans or ()]
+    known = [each for each in seconds if each is not None]
+    return sum(known) if known and len(known) == len(seconds) else None
 
 
 def _scalars_on_host(reading: StepReading) -> Sequence[float | None] | None:

@@ -193,8 +193,8 @@ def apply(command: RollBack, prepared: Prepared, loop: TrainingLoop) -> None:
     except Exception as error:
         raise HalfRestored(
             f"the rollback to step {command.step} broke off in the middle ({type(error).__name__}: {error}), so the "
-            f"state in memory is neither the old nor the new one: start again with "
-            f'trainer.fit(..., ckpt_path="{prepared.path}")'
+            f"state in memory is neither the old nor the new one: start again from "
+            f'"{prepared.path}" (with Lightning: trainer.fit(..., ckpt_path=...))'
         ) from error
 
 

@@ -71,7 +71,7 @@ def _mistyped_options(options: Mapping[str, object]) -> list[str]:
     for name in options:
         if name not in OPTIONS:
             near = get_close_matches(name, OPTIONS, n=1, cutoff=0.0)[0]
-            found.append(f"SentinelCallback has no option {name!r}: it is ignored; did you mean {near!r}?")
+            found.append(f"there is no option {name!r}: it is ignored; did you mean {near!r}?")
     return found
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from sentinel.protocol.observations import Mode
 from sentinel.transport.sender import PENDING_LIMIT
 from sentinel.transport.spool import LIMIT_BYTES
-from sentinel_agent.agent import Tally
+from sentinel_agent.agent import Leader, Tally
 from sentinel_agent.trainer_facts import Saving
 
 _MODES: dict[Mode, str] = {
@@ -31,8 +31,8 @@ def say(line: str) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Start:
-    """What is known when the training starts."""
+class Opening:
+    """What an agent of any loop knows when its training starts."""
 
     run: str
     attempt: str
@@ -45,6 +45,12 @@ class Start:
     """Why none has; None when it is not known yet."""
     spool: str
     """The folder where reports are kept while none does; empty if they are kept in memory."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start(Opening):
+    """What is known when a Lightning training starts."""
+
     saving: Saving
     checkpoint_every: int | None
     pins: str
@@ -60,9 +66,38 @@ class Start:
     gpu_problem: str | None
 
 
+def opening_of(agent: Leader) -> Opening:
+    """What is known of an agent that has begun."""
+    sender, spool = agent.courier.sender, agent.spool
+    return Opening(
+        run=agent.run,
+        attempt=agent.attempt,
+        mode=agent.settings.mode,
+        step=agent.step,
+        url=agent.settings.url,
+        answers=sender is not None and sender.delivered_total > 0,
+        problem=None if sender is None else sender.problem,
+        spool="" if spool is None or spool.problem else str(spool.folder),
+    )
+
+
+def opening_lines(start: Opening) -> tuple[str, str]:
+    """Who this is; the daemon."""
+    return (_who(start), _daemon(start))
+
+
 def start_lines(start: Start) -> tuple[str, str, str, str, str]:
     """Who this is; the daemon; the checkpoints; the rollback; the readings."""
-    return (_who(start), _daemon(start), _checkpoints(start), _rollback(start), _readings(start))
+    return (*opening_lines(start), _checkpoints(start), _rollback(start), _readings(start))
+
+
+def loop_lines(
+    start: Opening, saves: str, rollback: str, reads: str, *, gpu_problem: str | None
+) -> tuple[str, str, str, str, str]:
+    """The same five lines for another loop, which says itself what it saves, how it goes back and what it reads."""
+    gpu = ", GPU utilization, memory, power and temperature"
+    readings = f"{reads}; cannot read GPU ({gpu_problem})" if gpu_problem else reads + gpu
+    return (*opening_lines(start), f"checkpoints: {saves}", f"rollback: {rollback}", f"reads {readings}")
 
 
 def end_line(tally: Tally) -> str:
@@ -75,12 +110,12 @@ def end_line(tally: Tally) -> str:
     )
 
 
-def _who(start: Start) -> str:
+def _who(start: Opening) -> str:
     since = f"resumed at step {start.step}" if start.step else "from the start"
     return f"run {start.run}, attempt {start.attempt}, {since}, mode {start.mode}: {_MODES[start.mode]}"
 
 
-def _daemon(start: Start) -> str:
+def _daemon(start: Opening) -> str:
     if start.answers:
         return f"the daemon at {start.url} answers"
     absent = f"no daemon takes reports at {start.url} ({start.problem or 'no answer yet'})"
@@ -137,7 +172,7 @@ def _readings(start: Start) -> str:
     else:
         reads.append("batch fingerprints")
     if start.gpu_problem is None:
-        reads.append("GPU utilization, memory, power and temperature")
+        reads.append("GPU utilization, memory, power, temperature, clocks, throttling, ECC and Xid errors")
     else:
         cannot.append(f"GPU ({start.gpu_problem})")
     reads.append("tokens where batches are token ids")

@@ -14,11 +14,12 @@ from typing import Any, Final
 
 import torch
 
+from sentinel_agent.learning_rates import scale_learning_rates
+from sentinel_agent.misfit import misfit
 from sentinel_agent.rollback import TrainingLoop
 
 STAYING: Final = frozenset({"Checkpoint", "Timer"})
 """Callbacks, by the name of their class or a base, that a rollback leaves alone."""
-_SCALED: Final = ("lr", "initial_lr", "max_lr")
 
 
 class LightningLoop(TrainingLoop):
@@ -39,15 +40,8 @@ class LightningLoop(TrainingLoop):
         for key in ("state_dict", "optimizer_states", "lr_schedulers", "global_step", "loops"):
             if key not in checkpoint:
                 return f"it has no {key}"
-        saved, current = checkpoint["state_dict"], module.state_dict()
-        if module.strict_loading and saved.keys() != current.keys():
-            return f"the model has other entries: {', '.join(sorted(saved.keys() ^ current.keys())[:3])}"
-        for name in saved.keys() & current.keys():
-            if getattr(saved[name], "shape", None) != getattr(current[name], "shape", None):
-                return f"{name} has another shape"
-        groups = [[len(group["params"]) for group in state["param_groups"]] for state in checkpoint["optimizer_states"]]
-        if groups != [[len(group["params"]) for group in each.param_groups] for each in trainer.optimizers]:
-            return "the optimizers have other parameters"
+        if problem := misfit(checkpoint, module, trainer.optimizers, is_strict=module.strict_loading):
+            return problem
         if len(checkpoint["lr_schedulers"]) != len(trainer.lr_scheduler_configs):
             return "there are more or fewer learning rate schedulers"
         return ""
@@ -68,7 +62,8 @@ class LightningLoop(TrainingLoop):
         for optimizer in trainer.optimizers:
             optimizer.zero_grad()
         if lr_scale != 1.0:
-            _scale_learning_rates(trainer, lr_scale)
+            schedulers = [config.scheduler for config in trainer.lr_scheduler_configs]
+            scale_learning_rates(trainer.optimizers, schedulers, lr_scale)
 
     def _restore_callbacks(self, checkpoint: Mapping[str, Any]) -> None:
         trainer = self.trainer
@@ -96,17 +91,3 @@ class LightningLoop(TrainingLoop):
 def is_a(thing: object, names: frozenset[str]) -> bool:
     """Whether the thing's class or one of its bases has one of ``names``, in whichever package Lightning is."""
     return any(each.__name__ in names for each in type(thing).__mro__)
-
-
-def _scale_learning_rates(trainer: Any, scale: float) -> None:
-    for optimizer in trainer.optimizers:
-        for group in optimizer.param_groups:
-            for key in _SCALED:
-                if key in group:
-                    group[key] = group[key] * scale
-    schedulers = [config.scheduler for config in trainer.lr_scheduler_configs]
-    while schedulers:
-        scheduler = schedulers.pop()
-        schedulers += getattr(scheduler, "_schedulers", [])  # of ChainedScheduler and SequentialLR
-        if hasattr(scheduler, "base_lrs"):
-            scheduler.base_lrs = [rate * scale for rate in scheduler.base_lrs]

@@ -10,6 +10,7 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -24,10 +25,12 @@ from torchdata.stateful_dataloader.sampler import StatefulDistributedSampler
 
 from sentinel.protocol.commands import Reply, RollBack
 from sentinel.protocol.ids import CommandId, IncidentId
-from sentinel.protocol.observations import CheckpointReport, CommandResult, DataMode, ObservationBatch, StepReport
+from sentinel.protocol.observations import CheckpointReport, CommandResult, DataMode, Mode, ObservationBatch, StepReport
 from sentinel_agent import SentinelCallback, checkpoints
 from tests.fakes import FakeDaemon
 from tests.trainer.sentinel_agent.small_training import until
+
+SLOW_S = 0.2
 
 
 @dataclass(frozen=True)
@@ -57,6 +60,9 @@ class Plan:
     seed: int = 0
     url: str = ""
     validate: bool = False
+    mode: Mode = "act"
+    slow_rank: int = -1
+    """Takes ``SLOW_S`` more in each forward pass; none by default."""
 
 
 @dataclass
@@ -89,8 +95,9 @@ class NoisySamples(Dataset[Any]):
 class RecordingModule(pl.LightningModule):
     """A regression with dropout; every micro-batch is written down."""
 
-    def __init__(self, segment: Callable[[], int]) -> None:
+    def __init__(self, segment: Callable[[], int], *, delay_s: float = 0.0) -> None:
         super().__init__()
+        self._delay_s = delay_s
         self.net = nn.Sequential(nn.Linear(6, 8), nn.Dropout(0.2), nn.ReLU(), nn.Linear(8, 1))
         self.records: list[Record] = []
         self._segment = segment
@@ -105,6 +112,8 @@ class RecordingModule(pl.LightningModule):
         """The mean squared error, written down."""
         features, target, numbers = batch
         loss = nn.functional.mse_loss(self.net(features), target)
+        if self._delay_s:
+            threading.Event().wait(self._delay_s)
         lr = float(self.optimizers().optimizer.param_groups[0]["lr"])
         self.records.append(
             Record(
@@ -133,6 +142,8 @@ class Waiting(pl.Callback):
 
     def on_train_batch_start(self, trainer: pl.Trainer, *_: Any) -> None:
         """Waits where an order is due."""
+        if not self._plan.returns:
+            return
         agent = self._callback.agent
         segment = agent.segment
         is_due = segment < len(self._plan.returns) and trainer.global_step == self._plan.returns[segment].at
@@ -144,8 +155,11 @@ def run(plan: Plan) -> list[Record]:
     """Trains this rank."""
     torch.manual_seed(plan.seed)
     checkpoints.PINS_KEPT = 64  # every step can be gone back to
-    callback = SentinelCallback(url=plan.url, mode="act", checkpoint_every=1, run="replayed")
-    module = RecordingModule(lambda: callback.agent.segment)
+    callback = SentinelCallback(url=plan.url, mode=plan.mode, checkpoint_every=1, run="replayed")
+    is_slow = str(plan.slow_rank) == os.environ.get("RANK")
+    module = RecordingModule(
+        lambda: callback.agent.segment if plan.mode == "act" else 0, delay_s=SLOW_S if is_slow else 0.0
+    )
     samples = NoisySamples(plan.batches * 4 * plan.ranks, noise=0.0 if plan.workers else 0.1)
     sampler = None
     options: dict[str, Any] = {}

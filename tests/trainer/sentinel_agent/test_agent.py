@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from sentinel.protocol.observations import AttemptEnded, CommandResult, Heartbeat, StepReport
-from sentinel_agent.agent import Agent
+from sentinel_agent.agent import Leader
 from sentinel_agent.attempt import Attempt
 from sentinel_agent.contents import non_finite
 from sentinel_agent.fail_open import Guard
@@ -40,7 +40,7 @@ class PlainLoop(TrainingLoop):
         self.weight = torch.ones(1)
         self.step = 0
 
-    def advance(self, agent: Agent) -> None:
+    def advance(self, agent: Leader) -> None:
         """One step."""
         agent.clock.batch_began(self.weight)
         self.weight = self.weight / 2
@@ -68,17 +68,17 @@ class PlainLoop(TrainingLoop):
 
 
 @pytest.fixture
-def make_agent(tmp_path: Path) -> Callable[[str], Agent]:
+def make_agent(tmp_path: Path) -> Callable[[str], Leader]:
     """Makes agents of a process without Lightning."""
 
-    def make(url: str) -> Agent:
+    def make(url: str) -> Leader:
         settings = Settings(url=url, mode="act")
-        return Agent(settings, device=torch.device("cpu"), folder=tmp_path, guard=Guard(print), say=print)
+        return Leader(settings, device=torch.device("cpu"), folder=tmp_path, guard=Guard(print), say=print)
 
     return make
 
 
-def test_loop_without_a_framework_is_watched_and_set_back(make_agent: Callable[[str], Agent]) -> None:
+def test_loop_without_a_framework_is_watched_and_set_back(make_agent: Callable[[str], Leader]) -> None:
     """The agent needs no Lightning: a loop that calls it at its boundaries has reports, pins and rollbacks."""
     loop = PlainLoop()
     with FakeDaemon(Orders(at_step=5, to_step=2)) as daemon:
@@ -103,7 +103,7 @@ def test_loop_without_a_framework_is_watched_and_set_back(make_agent: Callable[[
         assert agent.tally().rollbacks == 1
 
 
-def test_quiet_agent_gives_a_sign_of_life(make_agent: Callable[[str], Agent]) -> None:
+def test_quiet_agent_gives_a_sign_of_life(make_agent: Callable[[str], Leader]) -> None:
     """When no step ends for some seconds the daemon hears that the agent lives, and where it stands."""
     loop = PlainLoop()
     with FakeDaemon() as daemon:
@@ -117,7 +117,7 @@ def test_quiet_agent_gives_a_sign_of_life(make_agent: Callable[[str], Agent]) ->
 
 
 def test_daemon_that_comes_late_hears_everything(
-    make_agent: Callable[[str], Agent], capsys: pytest.CaptureFixture[str]
+    make_agent: Callable[[str], Leader], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """What happened while the daemon was out of order is told when it is mended, once each; and that it is mended."""
     loop = PlainLoop()
@@ -137,7 +137,7 @@ def test_daemon_that_comes_late_hears_everything(
 
 
 def test_loss_of_the_daemon_is_said_once(
-    make_agent: Callable[[str], Agent], capsys: pytest.CaptureFixture[str]
+    make_agent: Callable[[str], Leader], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A daemon that fails in mid-run is one line, however often it is tried again."""
     loop = PlainLoop()
@@ -154,7 +154,7 @@ def test_loss_of_the_daemon_is_said_once(
     assert line.startswith("the daemon is lost (HTTP 500: ")
 
 
-def test_end_does_not_wait_for_a_daemon_that_hangs(make_agent: Callable[[str], Agent]) -> None:
+def test_end_does_not_wait_for_a_daemon_that_hangs(make_agent: Callable[[str], Leader]) -> None:
     """With a daemon that takes its time the end of the training is bounded; what is left counts as not delivered."""
     loop = PlainLoop()
     with FakeDaemon(behaviour="slow", delay_s=60.0) as daemon:
@@ -168,7 +168,9 @@ def test_end_does_not_wait_for_a_daemon_that_hangs(make_agent: Callable[[str], A
         assert agent.tally().lost >= 1
 
 
-def test_next_attempt_of_a_named_run_reports_what_is_pinned(make_agent: Callable[[str], Agent], tmp_path: Path) -> None:
+def test_next_attempt_of_a_named_run_reports_what_is_pinned(
+    make_agent: Callable[[str], Leader], tmp_path: Path
+) -> None:
     """A resume at a step gets the pins up to that step back; those beyond it belong to a branch that is left."""
     loop = PlainLoop()
     with FakeDaemon() as daemon:
@@ -189,7 +191,7 @@ def test_next_attempt_of_a_named_run_reports_what_is_pinned(make_agent: Callable
     assert len(list(tmp_path.glob("*/pins/*.ckpt"))) == 4
 
 
-def test_what_no_daemon_took_is_delivered_by_the_next_attempt(make_agent: Callable[[str], Agent]) -> None:
+def test_what_no_daemon_took_is_delivered_by_the_next_attempt(make_agent: Callable[[str], Leader]) -> None:
     """An attempt without a daemon leaves its reports on disk; the next one tells them first, as history, once each."""
     loop = PlainLoop()
     with FakeDaemon(behaviour="error") as absent:
@@ -199,7 +201,7 @@ def test_what_no_daemon_took_is_delivered_by_the_next_attempt(make_agent: Callab
         for _ in range(5):
             loop.advance(first)
         first.end("interrupted")
-    assert (first.tally().lost, first.tally().kept) == (0, 7)
+    assert (first.tally().lost, first.tally().kept) == (0, 8)
     with FakeDaemon() as daemon:
         second = make_agent(daemon.url)
         second.start()

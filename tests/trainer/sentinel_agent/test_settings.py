@@ -46,7 +46,10 @@ def test_token_is_not_shown(tmp_path: Path) -> None:
         ({"checkpoint_every": True}, "checkpoint_every=True is ignored"),
         ({"data": "back"}, "data='back' is neither 'forward' nor 'exact': it is ignored"),
         ({"token_file": "/no/such/file"}, "the token file /no/such/file cannot be read, no token is sent"),
-        ({"checkpoint_evry": 5}, "has no option 'checkpoint_evry': it is ignored; did you mean 'checkpoint_every'?"),
+        (
+            {"checkpoint_evry": 5},
+            "there is no option 'checkpoint_evry': it is ignored; did you mean 'checkpoint_every'?",
+        ),
     ],
 )
 def test_wrong_option_is_a_warning_and_the_default_is_taken(options: dict[str, object], warning: str) -> None:

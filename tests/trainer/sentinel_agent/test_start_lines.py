@@ -166,5 +166,5 @@ def test_mistyped_option_is_told_first(tmp_path: Path, capsys: pytest.CaptureFix
     """Warnings stand before the five lines and stop nothing."""
     train(tmp_path, SentinelCallback(url="http://127.0.0.1:9", checkpoint_evry=3))
     lines = lines_of(capsys)
-    assert lines[0].startswith("warning: SentinelCallback has no option 'checkpoint_evry'")
+    assert lines[0].startswith("warning: there is no option 'checkpoint_evry'")
     assert len(lines) == 7

@@ -1,0 +1,1 @@
+"""A node's facts, read beside the training; one source a file."""

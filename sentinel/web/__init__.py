@@ -1,0 +1,1 @@
+"""The built-in pages: runs, one run, one incident; rendered here, with nothing from outside."""
