@@ -137,7 +137,7 @@ def undescribed(answer: Any, read: Any, path: str = "") -> list[str]:
 
 
 def test_every_error_that_is_raised_on_purpose_has_a_status() -> None:
-    """Each error of the domain's tree is a problem of its own or of its parent, but for bugs, which are 500."""
+    """Each error is a problem of its own or of its parent, but for bugs, which are 500, and a collector's own."""
     ours = [each for each in vars(errors).values() if isinstance(each, type) and issubclass(each, errors.SentinelError)]
     unmapped = {each for each in ours if not any(parent in problems.REMEDIES for parent in each.__mro__)}
-    assert unmapped == {errors.SentinelError, errors.IllegalTransition}
+    assert unmapped == {errors.SentinelError, errors.IllegalTransition, errors.DriverUnavailable}
