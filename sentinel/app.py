@@ -10,6 +10,7 @@ import socket
 import threading
 from collections.abc import Sequence
 from contextlib import ExitStack, closing
+from functools import partial
 from typing import Final
 
 import uvicorn
@@ -22,6 +23,7 @@ from sentinel.alerts.log_channel import LogChannel
 from sentinel.alerts.webhook import Webhook
 from sentinel.api.access import Access
 from sentinel.api.application import create_app
+from sentinel.api.auth import check as check_token
 from sentinel.api.services import Services
 from sentinel.domain.errors import InvalidInput, SentinelError
 from sentinel.domain.executor import Executor, Route
@@ -155,7 +157,7 @@ class Daemon:
 
     def _serve(self, services: Services, listener: socket.socket, parts: ExitStack) -> None:
         app = create_app(services)
-        site = Site(database=services.database, public_url=services.public_url, admit=services.access.admit_reader)
+        site = Site(database=services.database, public_url=services.public_url, admit=partial(check_token, services))
         app.include_router(create_router(site))
         config = uvicorn.Config(
             app,

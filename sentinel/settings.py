@@ -185,7 +185,7 @@ def check(settings: Settings) -> list[str]:
     told = parse_policy(settings.policy()).alerts.severity
     unheard = [
         f"the channel {each.name!r} asks for alerts from {each.severity} on, and the policy tells only from {told} on: "
-        f'set severity = "{each.severity}" under [alerts] in the policy'
+        f'set alerts.severity to "{each.severity}" in the policy'
         for each in settings.channels()
         if "severity" in each.model_fields_set and SEVERITIES.index(each.severity) < SEVERITIES.index(told)
     ]

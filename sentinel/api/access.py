@@ -69,14 +69,3 @@ class Access:
         if not found:
             raise NotAuthorized("the request carries another token than this daemon's, or one that was revoked")
         return found[0]
-
-    def admit_reader(self, authorization: str) -> None:
-        """Lets pass who may read. For any thread but the server's own: it may read the database.
-
-        Raises:
-            NotAuthorized: the header shows no token, an unknown one, or one that may not read.
-        """
-        if self.is_stale:
-            self.read()
-        if not self.caller(authorization).may("read"):
-            raise NotAuthorized("this token may not read: it takes the role viewer or operator")

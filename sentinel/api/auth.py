@@ -11,7 +11,7 @@ from typing import Annotated
 from fastapi import Depends, Request
 from fastapi.concurrency import run_in_threadpool
 
-from sentinel.api.services import Provided
+from sentinel.api.services import Provided, Services
 from sentinel.domain.access import RIGHTS, Caller, Right
 from sentinel.domain.errors import Forbidden
 
@@ -20,15 +20,28 @@ def requires(right: Right) -> Callable[[Request, Provided], Awaitable[Caller]]:
     """A dependency that lets a request pass whose caller holds ``right``, and returns the caller."""
 
     async def authorize(request: Request, services: Provided) -> Caller:
+        authorization = request.headers.get("authorization", "")
         if services.access.is_stale:
-            await run_in_threadpool(services.access.read)
-        caller = services.access.caller(request.headers.get("authorization", ""))
-        if not caller.may(right):
-            able = " or ".join(role for role, rights in RIGHTS.items() if right in rights)
-            raise Forbidden(f"the token {caller.name!r} is of the role {caller.role}: this takes the role {able}")
-        return caller
+            return await run_in_threadpool(check, services, authorization, right)
+        return check(services, authorization, right)
 
     return authorize
+
+
+def check(services: Services, authorization: str, right: Right = "read") -> Caller:
+    """Who shows this header, if the right is theirs; may read the database.
+
+    Raises:
+        NotAuthorized: a token is wanted, and this is none or an unknown one.
+        Forbidden: the token is of another role.
+    """
+    if services.access.is_stale:
+        services.access.read()
+    caller = services.access.caller(authorization)
+    if not caller.may(right):
+        able = " or ".join(role for role, rights in RIGHTS.items() if right in rights)
+        raise Forbidden(f"the token {caller.name!r} is of the role {caller.role}: this takes the role {able}")
+    return caller
 
 
 Reporting = Annotated[Caller, Depends(requires("report"))]

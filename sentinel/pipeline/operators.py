@@ -12,6 +12,7 @@ from sentinel.domain.actions import ActionChange
 from sentinel.domain.errors import InvalidPolicy
 from sentinel.domain.incidents import ASKED, Incident
 from sentinel.domain.log_entry import LogEntry
+from sentinel.domain.symptoms import doubts_checkpoints
 from sentinel.pipeline.answers import order_failed
 from sentinel.pipeline.outcome import Outcome
 from sentinel.pipeline.parts import Parts
@@ -91,7 +92,8 @@ def _roll_back(parts: Parts, entry: LogEntry, wish: OperatorRequest, outcome: Ou
     refused = refusal(parts.deciding.situation(run, entry, selection), asked_by_person=True)
     if refused is None and parts.deciding.state.orders:
         refused = Refusal(kind="under_way", reason="a rollback is under way")
-    incident = _open_incident(parts, wish) or next(reversed(parts.incidents.unsettled), None)
+    curable = [each for each in parts.incidents.unsettled if doubts_checkpoints(each.symptom)]
+    incident = _open_incident(parts, wish) or next(reversed(curable), None)
     if incident is not None:
         change = parts.incidents.speak_of(incident, asks)
     else:
@@ -113,7 +115,8 @@ def _wanted(parts: Parts, wish: OperatorRequest) -> Selection:
     checkpoints = parts.catalog.checkpoints
     if wish.checkpoint is not None:
         return named(checkpoints, wish.checkpoint)
-    onsets = [each.suspect_from for each in parts.incidents.unsettled if ASKED not in each.symptoms]
+    faults = [each for each in parts.incidents.unsettled if doubts_checkpoints(each.symptom)]
+    onsets = [each.suspect_from for each in faults if ASKED not in each.symptoms]
     return select(checkpoints, min(onsets, default=parts.run.step + MARGIN_STEPS))
 
 

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Literal
 
 from sentinel.domain.decisions import Decision
 from sentinel.domain.findings import SEVERITIES
-from sentinel.domain.incidents import ASKED, Incident
+from sentinel.domain.incidents import Incident
+from sentinel.domain.symptoms import concern
 from sentinel.policy.rules import Alerts
 
 AlertStatus = Literal["firing", "escalated", "resolved"]
-OF_TRAINING: Final = frozenset({"nonfinite", "loss_spike", "divergence", "loss_drop", "dead_training", ASKED})
-"""Symptoms that a run has by itself, as it has those of its gradient: such an alert goes at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +28,7 @@ def shared_cause(incident: Incident, status: AlertStatus) -> str:
     A switch, a file system or a rack that fails is seen by every run on it, on nodes of its own, as a hang here and a
     lost node there. So what may come from outside a run waits some seconds for company of its status and severity.
     """
-    is_own = any(symptom in OF_TRAINING or symptom.startswith("gradient") for symptom in incident.symptoms)
+    is_own = any(concern(symptom) == "optimization" for symptom in incident.symptoms)
     return "" if is_own else f"{status} {incident.severity}"
 
 

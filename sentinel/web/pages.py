@@ -13,7 +13,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import RedirectResponse
 from fastapi.routing import APIRoute
 
-from sentinel.domain.errors import NotAuthorized, NotFound, SentinelError
+from sentinel.domain.errors import Forbidden, NotAuthorized, NotFound, SentinelError
 from sentinel.protocol.decoding import MAX_INTEGER
 from sentinel.protocol.ids import IncidentId, RunId
 from sentinel.store.session import Connection
@@ -106,7 +106,7 @@ def _add_doors(router: APIRouter, site: Site, renderer: Renderer) -> None:
         response = RedirectResponse(then, 303, HEADERS)
         try:
             await run_in_threadpool(access.sign_in, response, form.get("token", "").strip(), site)
-        except NotAuthorized as error:
+        except (NotAuthorized, Forbidden) as error:
             story = {"then": then, "problem": str(error)}
             return renderer.respond(request, "login.html", story, state=story, status=401)
         return response
@@ -146,6 +146,8 @@ def _told_as_pages(renderer: Renderer) -> type[APIRoute]:
 def _problem(error: Exception) -> tuple[int, str]:
     if isinstance(error, NotFound):
         return 404, str(error)
+    if isinstance(error, Forbidden):
+        return 403, str(error)
     if isinstance(error, HTTPException):
         return error.status_code, str(error.detail)
     if isinstance(error, RequestValidationError):

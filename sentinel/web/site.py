@@ -15,5 +15,5 @@ class Site:
     database: Database
     public_url: str
     """Where people and agents reach the daemon."""
-    admit: Callable[[str], None]
-    """Takes the Authorization header that a program would send, and raises NotAuthorized where that may not read."""
+    admit: Callable[[str], object]
+    """Takes the Authorization header that a program would send; NotAuthorized or Forbidden where that may not read."""

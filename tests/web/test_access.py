@@ -1,10 +1,15 @@
 from __future__ import annotations
 
+from base64 import urlsafe_b64encode
+from pathlib import Path
+
 import httpx
 import pytest
 
 from sentinel.app import Daemon
-from tests.daemons import Agent, serving
+from sentinel.store import tokens
+from sentinel.store.session import open_database
+from tests.daemons import Agent, database_url, serving
 from tests.web.conftest import TOKEN
 
 PAGES = ["/", "/runs/run-1?last=200", "/incidents/run-1.i1"]
@@ -99,3 +104,19 @@ def test_behind_https_the_cookie_stays_there(tmp_path_factory: pytest.TempPathFa
     path.chmod(0o600)
     with serving(folder, token_file=path, public_url="https://sentinel.example") as daemon:
         assert "Secure" in sign_in(daemon, TOKEN).headers["set-cookie"]
+
+
+def test_a_viewers_token_opens_the_pages_and_a_trainings_does_not(tmp_path: Path) -> None:
+    """Tokens of the database are taken by their role; a cookie of one that may only report leads to no page."""
+    with serving(tmp_path) as daemon:
+        database = open_database(database_url(tmp_path))
+        with database.transaction() as connection:
+            viewer = tokens.create(connection, "page", "viewer", runs="*", at=0.0)
+            ingest = tokens.create(connection, "training", "ingest", runs="*", at=0.0)
+        database.close()
+        assert httpx.get(daemon.url, cookies=sign_in(daemon, viewer).cookies).status_code == 200
+        refused = sign_in(daemon, ingest)
+        assert (refused.status_code, "set-cookie" in refused.headers) == (401, False)
+        assert "takes the role viewer or operator" in refused.text
+        cookie = urlsafe_b64encode(ingest.encode()).decode()
+        assert httpx.get(daemon.url, cookies={"sentinel_token": cookie}).status_code == 403
