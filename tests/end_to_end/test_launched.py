@@ -129,6 +129,28 @@ def test_a_checkpoint_that_is_not_what_it_was_is_refused(dead: Path, tmp_path: P
     assert losses(folder) == whole
 
 
+def test_ranks_of_which_one_is_killed_go_on_together(tmp_path: Path) -> None:
+    """Under torchrun, with dropout and shuffled data: the losses of both are the uninterrupted run's, to the bit."""
+    told = []
+    for name in ("whole", "kill"):
+        folder = tmp_path / name
+        folder.mkdir()
+        program = ["-m", "tests.launcher.ranks_trainee", name]
+        torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", *program]
+        environment = {
+            "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "trainer")]),
+            "OMP_NUM_THREADS": "1",
+            "SENTINEL_MODE": "act",
+            "SENTINEL_URL": NOBODY,
+        }
+        with Launched(folder, torchrun, "--patience", "0.5", "--grace", "1", environment=environment) as process:
+            assert process.end(END_WITHIN_S) == 0, process.stderr
+        logs = [(folder / f"loss-{rank}.jsonl").read_text().splitlines() for rank in (0, 1)]
+        told.append([dict(map(json.loads, lines)) for lines in logs])
+    assert "starting the training again from checkpoint" in process.stderr
+    assert told[0] == told[1]
+
+
 def _told(folder: Path, kind: str) -> list[dict[str, Any]]:
     database = open_database(database_url(folder))
     with database.reading() as connection:
