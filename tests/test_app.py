@@ -72,7 +72,7 @@ def test_links_lead_where_people_reach_the_daemon(tmp_path: Path) -> None:
     with serving(tmp_path, public_url="https://sentinel.example/") as daemon, Agent(daemon.url) as agent:
         agent.ready_to_roll_back()
         (notice,) = agent.break_down().notices
-        assert notice.link == f"https://sentinel.example/v1/incidents/{notice.incident}"
+        assert notice.link == f"https://sentinel.example/incidents/{notice.incident}"
 
 
 def test_a_second_daemon_is_refused_its_database(tmp_path: Path) -> None:

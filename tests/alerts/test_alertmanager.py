@@ -77,7 +77,7 @@ def test_an_incident_fires_and_resolves_in_a_real_alertmanager(
         assert firing["annotations"]["summary"] == "[firing] nonfinite in run run-1"
         assert "loss is nan" in firing["annotations"]["why"]
         assert "step 20" in firing["annotations"]["decision"]
-        assert firing["annotations"]["link"] == f"{daemon.url}/v1/incidents/{command.incident}"
+        assert firing["annotations"]["link"] == f"{daemon.url}/incidents/{command.incident}"
         assert [each["labels"] for each in real.alerts()] == [firing["labels"]]
         agent.roll_back(command.id, 20)
         agent.train(40)

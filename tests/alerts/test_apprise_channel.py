@@ -56,7 +56,7 @@ def test_an_alert_comes_by_e_mail(sink: Sink, url: str) -> None:
     (text, _html) = letter.get_payload()
     words = text.get_payload(decode=True).decode()
     assert "loss is nan" in words
-    assert "https://sentinel.example/v1/incidents/run-1.i81" in words
+    assert "https://sentinel.example/incidents/run-1.i81" in words
 
 
 def test_a_server_that_is_away_may_come_back(caplog: pytest.LogCaptureFixture) -> None:

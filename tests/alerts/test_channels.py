@@ -58,7 +58,7 @@ def test_the_log_has_all_of_an_alert_on_one_line(caplog: pytest.LogCaptureFixtur
     firing, end = caplog.records
     assert (firing.levelname, end.levelname) == ("WARNING", "INFO")
     assert firing.getMessage() == (
-        "[firing] nonfinite in run run-1: loss is nan; back to step 20 (https://sentinel.example/v1/incidents/run-1.i81)"
+        "[firing] nonfinite in run run-1: loss is nan; back to step 20 (https://sentinel.example/incidents/run-1.i81)"
     )
 
 
@@ -69,7 +69,7 @@ def test_a_webhook_gets_words_fields_and_keys(receiver: Receiver) -> None:
     assert received.key == received.body["id"] == "run-1.a81.0"
     assert received.body["dedup_key"] == "run-1.i81/firing"
     assert received.body["title"] == "[firing] nonfinite in run run-1"
-    assert received.body["link"] == "https://sentinel.example/v1/incidents/run-1.i81"
+    assert received.body["link"] == "https://sentinel.example/incidents/run-1.i81"
     assert received.body["fields"]["onset_step"] == 81
 
 

@@ -27,7 +27,7 @@ def test_the_beginning_and_the_end_are_told_in_words() -> None:
     assert firing.title == "[firing] nonfinite in run run-1"
     assert firing.text.startswith("loss is nan and gradient norm is nan at step 81")
     assert "step 20" in firing.text
-    assert firing.link == f"https://sentinel.example/v1/incidents/{firing.fields['incident']}"
+    assert firing.link == f"https://sentinel.example/incidents/{firing.fields['incident']}"
     assert resolved.title == "[resolved] nonfinite in run run-1 is over"
     assert "back on its path" in resolved.text
 

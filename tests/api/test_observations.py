@@ -43,7 +43,7 @@ def test_the_post_that_shows_the_nan_comes_back_with_the_rollback(agent: Agent) 
     (command,) = reply.commands
     assert (command.checkpoint, command.step, command.segment) == ("good", 20, 0)
     (notice,) = reply.notices
-    assert notice.link == f"{str(agent.http.base_url).rstrip('/')}/v1/incidents/{command.incident}"
+    assert notice.link == f"{str(agent.http.base_url).rstrip('/')}/incidents/{command.incident}"
     assert agent.get(f"/v1/incidents/{command.incident}")["state"] == "mitigating"
 
 
