@@ -211,7 +211,6 @@ class Supervisor:
         )
         self._say(f"the training ended by {how} after step {step}")
         if not self._options.acts:
-            self._reporter.delivered(LAST_DELIVERY_S)
             return None
         beginning = self._decision()
         if beginning is None or self._asked is not None:
