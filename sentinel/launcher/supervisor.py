@@ -175,7 +175,11 @@ class Supervisor:
         """Ends the processes so that they can be started again; None where that may not be or cannot."""
         if order.attempt != self._attempt:
             return None
-        self._restarts.failed(announced.reached(self._folder))
+        step = announced.reached(self._folder)
+        if step > order.after_step:
+            self._answer(order, "refused", f"the training has gone on to step {step}")
+            return None
+        self._restarts.failed(step)
         why_not = "it only observes" if not self._options.acts else self._restarts.why_none
         if why_not:
             self._say(f"no restart, {why_not}")

@@ -113,7 +113,7 @@ class Deciding:
             command = CommandId(f"{entry.run}.a{entry.sequence}.{len(outcome.actions)}")
             if choice.rung == "restart":
                 attempt = self._launchers.state.attempt
-                action = self._launchers.order(restart_order(command, incident, attempt, target))
+                action = self._launchers.order(restart_order(command, incident, run, attempt=attempt, target=target))
             else:
                 assert target is not None  # else it had been refused
                 expires_after_steps = self.policy.limits.expires_after_steps

@@ -33,7 +33,9 @@ def rollback_order(
     )
 
 
-def restart_order(command: CommandId, incident: Incident, attempt: AttemptId, target: Checkpoint | None) -> Restart:
+def restart_order(
+    command: CommandId, incident: Incident, run: Run, *, attempt: AttemptId, target: Checkpoint | None
+) -> Restart:
     """To the launcher: start the training again from ``target``, or as the script begins by itself."""
     return Restart(
         id=command,
@@ -42,5 +44,6 @@ def restart_order(command: CommandId, incident: Incident, attempt: AttemptId, ta
         checkpoint=None if target is None else target.id,
         digest="" if target is None else target.digest,
         step=0 if target is None else target.step,
+        after_step=run.step,
         reason=incident.reason,
     )

@@ -59,6 +59,8 @@ class Restart:
     digest: str = ""
     step: int = 0
     """The checkpoint's step."""
+    after_step: int = 0
+    """The newest step that was known: a training that lives and has gone beyond it is left alone."""
     reason: str = ""
 
 

@@ -10,8 +10,12 @@ from typing import Any
 
 import pytest
 
+from sentinel.protocol.commands import Reply, Restart
+from sentinel.protocol.ids import AttemptId, CommandId, IncidentId
+from sentinel.protocol.observations import CommandResult, ObservationBatch
 from tests.daemons import Agent, serving
-from tests.launched import NOBODY, WITHIN_S, Launched, is_alive, says
+from tests.fakes import FakeDaemon
+from tests.launched import NOBODY, WITHIN_S, Launched, is_alive, says, wait
 
 
 @pytest.fixture
@@ -129,6 +133,31 @@ def test_the_daemon_orders_the_restarts_and_shows_what_was_said_last(
     ] * 3
     assert [each["rung"] for each in story["decisions"]] == ["restart", "restart", "escalate"]
     assert "2 restarts in a row did not get beyond step 0" in launched.stderr
+
+
+def test_a_training_that_has_gone_on_is_not_ended(launch: Callable[..., Launched]) -> None:
+    """An order to end what hung after step 7 comes to a training that is at step 8: it is refused, with the reason."""
+    program = (
+        "import json, os, pathlib\n"
+        "folder = pathlib.Path(os.environ['SENTINEL_LAUNCHER'])\n"
+        "(folder / 'progress').write_text('8')\n"
+        "(folder / 'attempt.json').write_text(json.dumps({'run': 'r', 'attempt': 'a', 'pins': str(folder)}))\n"
+        "input()"
+    )
+    answers: list[CommandResult] = []
+
+    def order(batch: ObservationBatch) -> Reply:
+        answers.extend(each for each in batch.observations if isinstance(each, CommandResult))
+        restart = Restart(id=CommandId("c"), incident=IncidentId("i"), attempt=AttemptId("a"), after_step=7)
+        return Reply(accepted=len(batch.observations), commands=() if answers else (restart,))
+
+    with FakeDaemon(order) as daemon:
+        launched = launch(program, "--mode", "act", url=daemon.url)
+        wait(lambda: bool(answers))
+        assert launched.process.stdin is not None
+        launched.process.stdin.write("\n")
+        assert launched.end() == 0, launched.stderr
+    assert [(each.outcome, each.reason) for each in answers] == [("refused", "the training has gone on to step 8")]
 
 
 def test_what_the_training_left_behind_is_ended_before_a_restart(launch: Callable[..., Launched]) -> None:
