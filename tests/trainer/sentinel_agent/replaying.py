@@ -154,7 +154,7 @@ class Waiting(pl.Callback):
 def run(plan: Plan) -> list[Record]:
     """Trains this rank."""
     torch.manual_seed(plan.seed)
-    checkpoints.PINS_KEPT = 64  # every step can be gone back to
+    checkpoints.PINS_KEPT = 10_000  # every step can be gone back to, however late the order comes
     callback = SentinelCallback(url=plan.url, mode=plan.mode, checkpoint_every=1, run="replayed")
     is_slow = str(plan.slow_rank) == os.environ.get("RANK")
     module = RecordingModule(
