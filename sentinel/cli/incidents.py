@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
 from rich.table import Column, Table
 
 from sentinel.cli.asking import By, Reason
-from sentinel.cli.printing import AsJson, console, moment, print_decision, print_json
+from sentinel.cli.printing import AsJson, console, moment, print_decision, print_json, print_plain
 from sentinel.client import DEFAULT_URL, Client, Url
 
 app = typer.Typer(help="List incidents, or show one with its decisions.", no_args_is_help=True)
+LAST_LINES: Final = 8
 STATE_STYLES: Final = {"open": "red", "mitigating": "yellow", "escalated": "bold red", "resolved": "green"}
 
 
@@ -65,7 +66,13 @@ def list_incidents(
 
 
 @app.command("show")
-def show_incident(incident: str, *, url: Url = DEFAULT_URL, as_json: AsJson = False) -> None:
+def show_incident(
+    incident: str,
+    *,
+    stacks: Annotated[bool, typer.Option("--stacks", help="Show where every thread stood.")] = False,
+    url: Url = DEFAULT_URL,
+    as_json: AsJson = False,
+) -> None:
     """Show one incident: what was seen, what was decided and why, what became of it."""
     with Client(url) as client:
         found = client.get(f"/v1/incidents/{incident}")
@@ -76,17 +83,34 @@ def show_incident(incident: str, *, url: Url = DEFAULT_URL, as_json: AsJson = Fa
     console.print(
         f"[bold]{found['id']}[/]  [{style}]{found['state']}[/]  {', '.join(found['symptoms'])}  {found['severity']}"
     )
-    console.print(f"began at step {found['onset_step']}, found at step {found['detected_step']}: {found['reason']}")
+    print_plain(f"began at step {found['onset_step']}, found at step {found['detected_step']}: {found['reason']}")
     for decision in found["decisions"]:
         print_decision(decision)
     for request in found["requests"]:
-        said = f"  {request['by']}, {moment(request['at'])}: {request['request']} {request.get('reason', '')}"
-        console.print(said.rstrip(), highlight=False)
+        print_plain(f"  {request['by']}, {moment(request['at'])}: {request['request']} {request.get('reason', '')}")
     for action in found["actions"]:
-        console.print(f"  action {action['executor']}: {action['state']} {action['reason']}".rstrip(), highlight=False)
-    console.print(f"cost: {found['lost_steps']} steps, {found['lost_s']:.1f} s", highlight=False)
+        print_plain(f"  action {action['executor']}: {action['state']} {action['reason']}")
+    _print_last_words(found, stacks=stacks)
+    print_plain(f"cost: {found['lost_steps']} steps, {found['lost_s']:.1f} s")
     if found.get("resolution"):
-        console.print(f"end: step {found['end_step']}, {found['resolution']}", highlight=False)
+        print_plain(f"end: step {found['end_step']}, {found['resolution']}")
+
+
+def _print_last_words(found: dict[str, Any], *, stacks: bool) -> None:
+    """What processes said before they died, and where they stood when they hung."""
+    for crash in found["crashes"]:
+        how = crash.get("signal") or f"exit code {crash.get('exit_code', 'unknown')}"
+        print_plain(f"  a process on {crash['host'] or 'its node'} ended by {how}; it said last:")
+        for line in crash["stderr_tail"].splitlines()[-LAST_LINES:]:
+            print_plain(f"      {line}")
+    told = found["stacks"]
+    if told and not stacks:
+        print_plain(f"  stacks of {len(told)} processes: sentinel incidents show {found['id']} --stacks")
+    for each in told if stacks else ():
+        print_plain(
+            f"  rank {each.get('rank', 'unknown')}, process {each.get('process_id', 'unknown')} on {each['host']}"
+        )
+        print_plain("\n".join(f"      {line}" for line in each["stacks"].splitlines()))
 
 
 @app.command()

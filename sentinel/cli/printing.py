@@ -50,10 +50,15 @@ def number(value: Any) -> str:
     return "-" if value is None else value if isinstance(value, str) else f"{value:.4g}"
 
 
+def print_plain(text: str, style: str | None = None) -> None:
+    """Text as it is: what a run says of itself may look like markup."""
+    console.print(text.rstrip(), style=style, markup=False, highlight=False)
+
+
 def print_decision(decision: dict[str, Any]) -> None:
     """One decision with its reason and what was passed over, below its incident."""
     head = f"  step {decision['step']}: {decision['change']} -> [bold]{decision['rung']}[/] ({decision['outcome']})"
     console.print(head, highlight=False)
-    console.print(f"      {decision['reason']}", highlight=False)
+    print_plain(f"      {decision['reason']}")
     for other in decision.get("passed_over", ()):
-        console.print(f"      not step {other['step']}: {other['why']}", style="dim", highlight=False)
+        print_plain(f"      not step {other['step']}: {other['why']}", style="dim")

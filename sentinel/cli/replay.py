@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from sentinel import settings
-from sentinel.cli.printing import AsJson, console, print_json
+from sentinel.cli.printing import AsJson, console, print_json, print_plain
 from sentinel.domain.errors import InvalidInput
 from sentinel.engine.replay import Replay
 from sentinel.engine.replay import replay as fold_again
@@ -64,5 +64,5 @@ def _print(result: Replay, *, failed: bool) -> None:
         console.print("[green]Every decision came out again.[/]")
         return
     console.print(f"[{'red' if failed else 'yellow'}]The first difference is at entry {difference.sequence}:[/]")
-    console.print(f"  recorded: {difference.stored}", highlight=False)
-    console.print(f"  replayed: {difference.replayed}", highlight=False)
+    print_plain(f"  recorded: {difference.stored}")
+    print_plain(f"  replayed: {difference.replayed}")

@@ -121,15 +121,18 @@ def test_the_daemon_orders_the_restarts_and_shows_what_was_said_last(
 ) -> None:
     """The incident has exit code and last lines, and its decisions say what was done until a person was asked."""
     with serving(tmp_path) as daemon, Agent(daemon.url) as person:
-        program = "import sys; print('CUDA error: out of luck', file=sys.stderr); sys.exit(5)"
+        program = "import sys; print('[/red] CUDA error: out of luck', file=sys.stderr); sys.exit(5)"
         launched = launch(program, "--mode", "act", "--run", "doomed", url=daemon.url)
         assert launched.end() == 5
         (incident,) = person.get("/v1/incidents", run="doomed")["incidents"]
         story = person.get(f"/v1/incidents/{incident['id']}")
+        show = [sys.executable, "-m", "sentinel.cli.main", "incidents", "show", incident["id"], "--url", daemon.url]
+        shown = subprocess.run(show, capture_output=True, text=True, check=True).stdout
+    assert "ended by exit code 5; it said last:\n      [/red] CUDA error: out of luck\n" in shown
     assert (incident["symptom"], incident["state"], incident["severity"]) == ("crash", "escalated", "critical")
     assert "CUDA error: out of luck" in incident["reason"]
     assert [(each["exit_code"], each["stderr_tail"]) for each in story["crashes"]] == [
-        (5, "CUDA error: out of luck")
+        (5, "[/red] CUDA error: out of luck")
     ] * 3
     assert [each["rung"] for each in story["decisions"]] == ["restart", "restart", "escalate"]
     assert "2 restarts in a row did not get beyond step 0" in launched.stderr
