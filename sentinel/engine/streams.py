@@ -12,7 +12,7 @@ from sentinel.domain.log_entry import LogEntry
 from sentinel.pipeline.outcome import Outcome
 from sentinel.pipeline.pipeline import VERSION, Pipeline
 from sentinel.protocol.codec import dumps
-from sentinel.protocol.ids import LEADER, AttemptId, RunId, SenderId
+from sentinel.protocol.ids import AttemptId, RunId, SenderId, leads
 from sentinel.protocol.observations import (
     Observation,
     ObservationBatch,
@@ -111,7 +111,7 @@ class Stream:
 
     def take(self, batch: ObservationBatch, payloads: Sequence[str], *, received_at: float) -> list[Advanced]:
         """Appends what is new in a batch; ``payloads`` are its observations' texts as they came."""
-        if batch.sender == LEADER:
+        if leads(batch.sender):
             self.heard_at = clock.monotonic()
         return [
             self.append(

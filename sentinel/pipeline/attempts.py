@@ -10,7 +10,7 @@ from sentinel.domain.runs import Run
 from sentinel.pipeline.outcome import Outcome
 from sentinel.pipeline.parts import Parts
 from sentinel.pipeline.seeing import see
-from sentinel.protocol.ids import LEADER, AttemptId
+from sentinel.protocol.ids import AttemptId, leads
 from sentinel.protocol.observations import AttemptEnded, AttemptStarted, PipelineStarted, StepReport, Tick
 
 SILENT_AFTER_S: Final = 60.0
@@ -33,7 +33,7 @@ def hear(parts: Parts, entry: LogEntry, outcome: Outcome) -> None:
     """
     run = parts.run
     run.last_at = entry.received_at
-    if entry.sender != LEADER:
+    if not leads(entry.sender):
         return  # who stands by says nothing of the training, and another rank may speak on while the first is gone
     if entry.attempt == run.attempt and run.phase == "silent":
         run.phase = "training"

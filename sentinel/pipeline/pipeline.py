@@ -14,7 +14,7 @@ from sentinel.pipeline.outcome import Outcome
 from sentinel.pipeline.parts import Parts
 from sentinel.protocol.commands import Command, Notice, RollBack
 from sentinel.protocol.hardware import DeviceSample
-from sentinel.protocol.ids import LEADER, AttemptId, CheckpointId, RunId, SenderId
+from sentinel.protocol.ids import AttemptId, CheckpointId, RunId, SenderId, leads
 from sentinel.protocol.launching import is_launcher
 from sentinel.protocol.observations import (
     ActionResult,
@@ -100,7 +100,7 @@ class Pipeline:
         """Orders for one sender: rollbacks go to the agent of rank 0, what concerns processes to their launcher."""
         if is_launcher(sender):
             return self._parts.launchers.orders_for(attempt)
-        return self.orders_for(attempt) if sender == LEADER else ()
+        return self.orders_for(attempt) if leads(sender) else ()
 
     def releasable(self) -> tuple[CheckpointId, ...]:
         """Checkpoints whose pins the agent may let go."""

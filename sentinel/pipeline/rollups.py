@@ -89,7 +89,7 @@ class Rollups:
     def __init__(self) -> None:
         self.state = RollupsState()
 
-    def take(self, report: StepReport, sequence: int, attempt: AttemptId = AttemptId("")) -> list[Rollup]:
+    def take(self, report: StepReport, sequence: int, attempt: AttemptId) -> list[Rollup]:
         """Adds a report's values."""
         full: list[Rollup] = []
         extras = self.state.extras

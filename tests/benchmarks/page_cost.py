@@ -17,7 +17,6 @@ import httpx
 
 from sentinel.domain.log_entry import LogEntry
 from sentinel.domain.runs import Run
-from sentinel.pipeline.outcome import Outcome
 from sentinel.pipeline.rollups import Rollups
 from sentinel.protocol import codec
 from sentinel.protocol.observations import StepReport
@@ -46,14 +45,15 @@ def build(folder: Path, steps: int) -> None:
     rollups = Rollups()
 
     def put(connection: Connection, start: int) -> None:
-        entries = []
+        entries, closed = [], []
         for step in range(start, min(start + CHUNK, steps + 1)):
             told = report(step)
             entry = LogEntry(
                 run=RUN, sequence=step, received_at=float(step), attempt=ATTEMPT, sender=SENDER, observation=told
             )
             entries.append(StoredEntry(entry, codec.dumps(told)))
-            decision_log.put_outcome(connection, entry, Outcome(rollups=rollups.take(told, step)))
+            closed += [(entry, each) for each in rollups.take(told, step, ATTEMPT)]
+        decision_log.put_rollups(connection, closed)
         observation_log.append(connection, entries)
         summary = Run(attempt=ATTEMPT, attempts=1, step=steps, max_steps=steps, phase="finished", loss=2.0)
         decision_log.put_run(connection, RUN, summary, sequence=steps, at=float(steps))

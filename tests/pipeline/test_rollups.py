@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from sentinel.pipeline.rollups import EXTRA_SERIES_KEPT, WIDTHS, Rollup, Rollups
 from sentinel.protocol.observations import StepReport
-from tests.builders import steps_of
+from tests.builders import ATTEMPT, steps_of
 
 VALUES = st.lists(st.sampled_from([nan, inf, -inf, 1.0]) | st.floats(-1e6, 1e6), min_size=1, max_size=600)
 
@@ -17,7 +17,7 @@ def _rolled(losses: list[float]) -> list[Rollup]:
     done = [
         each
         for report in steps_of(losses)
-        for each in rollups.take(StepReport(at=0.0, step=report.step, loss=report.loss), report.step)
+        for each in rollups.take(StepReport(at=0.0, step=report.step, loss=report.loss), report.step, ATTEMPT)
     ]
     return done + rollups.flush()
 
@@ -43,7 +43,7 @@ def test_buckets_tell_what_their_reports_told(losses: list[float]) -> None:
 def test_each_series_has_its_own_buckets() -> None:
     """Known readings and the user's own series are rolled up by name; what is not reported has no bucket."""
     rollups = Rollups()
-    rollups.take(StepReport(at=0.0, step=1, loss=2.0, tokens=7, extra={"accuracy": 0.5}), 1)
+    rollups.take(StepReport(at=0.0, step=1, loss=2.0, tokens=7, extra={"accuracy": 0.5}), 1, ATTEMPT)
     buckets = {each.series: each.last for each in rollups.flush() if each.level == 0}
     assert buckets == {"loss": 2.0, "tokens": 7.0, "extra.accuracy": 0.5}
 
@@ -51,7 +51,7 @@ def test_each_series_has_its_own_buckets() -> None:
 def test_after_a_flush_nothing_is_left() -> None:
     """A segment's last buckets are closed with it."""
     rollups = Rollups()
-    rollups.take(StepReport(at=0.0, step=1, loss=2.0), 1)
+    rollups.take(StepReport(at=0.0, step=1, loss=2.0), 1, ATTEMPT)
     assert rollups.flush()
     assert rollups.flush() == []
     assert rollups.state.buckets == {}
@@ -61,6 +61,6 @@ def test_names_made_anew_with_each_step_do_not_fill_the_memory() -> None:
     """Of the user's own series the first 64 names of a run are kept."""
     rollups = Rollups()
     for step in range(1, 1001):
-        rollups.take(StepReport(at=0.0, step=step, loss=1.0, extra={f"name-{step}": 1.0}), step)
+        rollups.take(StepReport(at=0.0, step=step, loss=1.0, extra={f"name-{step}": 1.0}), step, ATTEMPT)
     assert len(rollups.state.extras) == EXTRA_SERIES_KEPT
     assert len(rollups.state.buckets) <= 3 * (EXTRA_SERIES_KEPT + 1)

@@ -49,7 +49,9 @@ def incident(connection: Connection, opened: int, changed: int, state: str) -> N
             detected_at=0.0,
             state=state,
             severity="critical",
-            symptom="nonfinite_loss",
+            symptom="nonfinite",
+            symptoms=" nonfinite ",
+            node="",
             document="{}",
         )
     )

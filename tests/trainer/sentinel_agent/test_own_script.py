@@ -17,9 +17,9 @@ def lines_of(stderr: str) -> list[str]:
 
 
 def files_of(folder: Path) -> set[str]:
-    """What the run has left, but for what is the agent's."""
+    """What the run has left, but for what is the agent's; TensorBoard's files are named after time and process."""
     paths = (path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
-    return {str(path) for path in paths if path.parts[0] != ".sentinel"}
+    return {str(path).partition("tfevents")[0] for path in paths if path.parts[0] != ".sentinel"}
 
 
 def test_observed_script_is_what_it_is_alone(tmp_path: Path) -> None:
