@@ -31,7 +31,7 @@ demo: .venv/demo.stamp
 	@$(BIN)/sentinel demo $(ARGS)
 
 test: .venv/dev.stamp
-	@$(BIN)/pytest $(ARGS)
+	@$(BIN)/pytest -n 2 --dist loadfile $(ARGS)
 
 gpu-test: .venv/dev.stamp
 	@$(BIN)/pytest tests/gpu -v -rs $(ARGS)

@@ -51,9 +51,7 @@ class Training:
 
     def processes(self) -> set[int]:
         """Every process of the training that is alive."""
-        table = _table()
-        alive = {process for process, (state, _) in table.items() if state not in ("Z", "X")}
-        return _descendants(os.getpid(), table) & alive - self._others
+        return descendants() - self._others
 
     def end(self, grace_s: float) -> bool:
         """Asks the processes to end, then ends them; whether all are gone."""
@@ -85,9 +83,16 @@ class Training:
                     os.waitpid(process, os.WNOHANG)
 
 
-def adopt_orphans() -> None:
-    """Makes this process the parent of whatever its descendants leave behind."""
-    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+def adopt_orphans(*, adopts: bool = True) -> None:
+    """Makes this process the parent of whatever its descendants leave behind, or does so no more."""
+    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, int(adopts), 0, 0, 0)
+
+
+def descendants() -> set[int]:
+    """Every process below this one that is alive."""
+    table = _table()
+    alive = {process for process, (state, _) in table.items() if state not in ("Z", "X")}
+    return _descendants(os.getpid(), table) & alive
 
 
 def state_of(process: int) -> str:

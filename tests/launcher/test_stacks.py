@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from sentinel.launcher import stacks
-from sentinel.launcher.processes import Training, state_of
+from sentinel.launcher.processes import Training, adopt_orphans, descendants, state_of
 from sentinel.protocol.launching import FOLDER_VARIABLE
 from tests.launched import NOBODY, Launched, is_alive, wait
 
@@ -49,13 +49,14 @@ def training(folder: Path, *command: str) -> Iterator[Training]:
     before = Path.cwd()
     os.chdir(folder)
     try:
-        process = Training([sys.executable, *command], environment, stderr=2, others=())
+        process = Training([sys.executable, *command], environment, stderr=2, others=descendants())
     finally:
         os.chdir(before)
     try:
         yield process
     finally:
         assert process.end(0.1)
+        adopt_orphans(adopts=False)  # the other tests' processes are none of ours
 
 
 def test_a_hung_training_says_where_every_thread_stands(tmp_path: Path) -> None:
