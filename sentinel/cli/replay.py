@@ -15,7 +15,7 @@ from sentinel.engine.replay import Replay
 from sentinel.engine.replay import replay as fold_again
 from sentinel.policy.rules import parse_policy
 from sentinel.protocol.ids import RunId
-from sentinel.store.session import check_current, open_database
+from sentinel.store.session import open_current
 
 
 def replay(
@@ -31,9 +31,7 @@ def replay(
     """
     text = _policy_text(policy)
     given = settings.load(database_url=database_url)
-    database = open_database(given.database_url)
-    check_current(database)
-    result = fold_again(database, RunId(run), policy=text)
+    result = fold_again(open_current(given.database_url), RunId(run), policy=text)
     failed = result.is_failure and policy is None
     if as_json:
         print_json(asdict(result) | {"same": result.difference is None})
@@ -53,11 +51,16 @@ def _policy_text(path: Path | None) -> str | None:
     return text
 
 
+def _count(number: int, one: str, many: str | None = None) -> str:
+    return f"{number} {one if number == 1 else many or one + 's'}"
+
+
 def _print(result: Replay, *, failed: bool) -> None:
-    console.print(f"{result.entries} entries and {result.decisions} decisions of {result.run}", highlight=False)
+    counted = f"{_count(result.entries, 'entry', 'entries')} and {_count(result.decisions, 'decision')}"
+    console.print(f"{counted} of run {result.run}", highlight=False)
     if len(result.stretches) > 1 or result.stretches[0][0] > 1:
         kept = ", ".join(f"{first} to {last}" for first, last in result.stretches)
-        lost = f", and {result.beyond} decisions with them" if result.beyond else ""
+        lost = f", and {_count(result.beyond, 'decision')} with them" if result.beyond else ""
         console.print(f"The record holds entries {kept}; others have expired{lost}.", highlight=False)
     difference = result.difference
     if difference is None:

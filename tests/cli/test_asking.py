@@ -60,9 +60,23 @@ def test_an_incident_is_looked_after(agent: Agent) -> None:
     incident = agent.break_down().commands[0].incident
     (found,) = json.loads(run("incidents", "list", "--severity", "critical", "--symptom", "nonfinite", "--json"))
     assert found["id"] == incident
-    assert "mitigating" in run("incidents", "acknowledge", incident, "--by", "ada")
+    assert "is mitigating; ada looks after it" in run("incidents", "acknowledge", incident, "--by", "ada")
     run("incidents", "annotate", incident, "shard 7", "--by", "ada")
     assert "resolved" in run("incidents", "resolve", incident, "--reason", "known")
     shown = run("incidents", "show", incident)
-    assert "annotate shard 7" in shown
+    assert "ada: annotate: shard 7" in shown
+    assert run("incidents", "list", "--symptom", "loss_spike") == "No incidents.\n"
+    with pytest.raises(InvalidInput, match="did you mean nonfinite"):
+        run("incidents", "list", "--symptom", "non_finite")
     assert json.loads(run("incidents", "show", incident, "--json"))["acknowledged_by"] == "ada"
+
+
+def test_what_was_held_back_is_told(agent: Agent) -> None:
+    """A decision that a limit withheld is shown with its reason; where everything was done, that is said."""
+    agent.ready_to_roll_back()
+    assert run("decisions", RUN, "--would-have") == "Nothing was held back.\n"
+    run("hold", RUN, "--by", "ada")
+    agent.break_down()
+    shown = run("decisions", RUN, "--would-have")
+    assert "rollback (withheld)" in shown
+    assert "ada" in shown
