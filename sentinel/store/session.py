@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -39,6 +40,7 @@ NETWORK_FILE_SYSTEMS: Final = frozenset(
 BUSY_TIMEOUT_S: Final = 5.0
 LOOKED_THROUGH_BYTES: Final = 64 << 20
 """A look through every page takes 5 s a gigabyte (measured): of this much a third of a second."""
+_MAY_WRITE: Final = "allow this user to write it and its folder, or set SENTINEL_DATABASE_URL to another place"
 PATIENCE: Final[dict[str, Any]] = {
     "connect_timeout": 5,
     "keepalives_idle": 5,
@@ -136,18 +138,17 @@ def lock(url: str) -> Any:
     """Takes the embedded database for this process alone; returns the lock, held until it is closed. None on a server.
 
     Raises:
-        StoreUnavailable: another daemon has it, or its folder cannot be written.
+        StoreUnavailable: another daemon has it, or it cannot be written.
     """
     path = _sqlite_path(make_url(url))
     if path is None:
         return None
+    if path.exists() and not os.access(path, os.W_OK):
+        raise StoreUnavailable(f"{path} cannot be written: {_MAY_WRITE}")
     try:
         handle = path.with_name(path.name + ".lock").open("a")
     except OSError as error:
-        raise StoreUnavailable(
-            f"{error.filename} cannot be written ({error.strerror}): the daemon needs a folder that it may write, "
-            "named by SENTINEL_DATABASE_URL"
-        ) from None
+        raise StoreUnavailable(f"{error.filename} cannot be written ({error.strerror}): {_MAY_WRITE}") from None
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
@@ -256,6 +257,8 @@ def _check_sound(path: Path) -> None:
             connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
             is_small = path.stat().st_size <= LOOKED_THROUGH_BYTES
             (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone() if is_small else ("ok",)
+    except sqlite3.OperationalError as error:  # not what is in the file, but what may be done with it
+        raise StoreUnavailable(f"{path} cannot be opened ({error}): {_MAY_WRITE}") from None
     except sqlite3.DatabaseError as error:
         verdict = str(error)
     if verdict != "ok":

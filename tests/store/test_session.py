@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -62,6 +63,32 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "sentinel.db.lock").mkdir()
     with pytest.raises(StoreUnavailable, match=r"sentinel\.db\.lock cannot be written .*SENTINEL_DATABASE_URL"):
         lock(database_url(tmp_path))
+
+
+def test_a_file_that_may_not_be_written_is_named(tmp_path: Path) -> None:
+    """A daemon does not begin to listen over a database that it could only read, and takes it for sound."""
+    path = tmp_path / "sentinel.db"
+    path.touch()
+    path.chmod(0o444)
+    if os.access(path, os.W_OK):
+        pytest.skip("this user may write everything")
+    with pytest.raises(StoreUnavailable, match=r"sentinel\.db cannot be written: .*SENTINEL_DATABASE_URL"):
+        lock(database_url(tmp_path))
+
+
+def test_a_folder_that_may_not_be_written_ruins_no_file(tmp_path: Path) -> None:
+    """What cannot be opened is not called unsound: nobody is told to move it away."""
+    database = open_database(database_url(tmp_path))
+    migrate(database)
+    database.close()
+    tmp_path.chmod(0o555)
+    try:
+        if os.access(tmp_path, os.W_OK):
+            pytest.skip("this user may write everything")
+        with pytest.raises(StoreUnavailable, match=r"sentinel\.db cannot be opened \(attempt to write"):
+            open_database(database_url(tmp_path))
+    finally:
+        tmp_path.chmod(0o755)
 
 
 def test_whoever_only_reads_makes_no_database(tmp_path: Path) -> None:
