@@ -104,11 +104,10 @@ def loop_lines(
 def end_line(tally: Tally) -> str:
     """What was done, and what it holds on disk."""
     kept = f", {_count(tally.kept, 'report')} kept for the next attempt to deliver" if tally.kept else ""
-    held = f"which {'holds' if tally.pinned == 1 else 'hold'} {tally.held_bytes / 1e6:.1f} MB of disk by themselves"
     return (
         f"{_count(tally.steps, 'step')} seen, {_count(tally.incidents, 'incident')}, "
         f"{_count(tally.rollbacks, 'rollback')}, {_count(tally.lost, 'report')} not delivered{kept}; "
-        f"{_count(tally.pinned, 'checkpoint')} pinned, {held}"
+        f"{_count(tally.pinned, 'checkpoint')} pinned, {tally.held_bytes / 1e6:.1f} MB of disk held by them alone"
     )
 
 
