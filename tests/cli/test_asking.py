@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from sentinel.cli.main import app
 from sentinel.domain.errors import Conflict, InvalidInput, NotFound
 from tests.builders import RUN
-from tests.daemons import Agent, serving
+from tests.daemons import Agent, database_url, serving
 
 
 @pytest.fixture
@@ -80,3 +80,18 @@ def test_what_was_held_back_is_told(agent: Agent) -> None:
     shown = run("decisions", RUN, "--would-have")
     assert "rollback (withheld)" in shown
     assert "ada" in shown
+
+
+def test_another_policy_is_asked_in_words(agent: Agent, tmp_path: Path) -> None:
+    """What was decided and what would have been stand below each other; a wrong policy is named with its file."""
+    agent.ready_to_roll_back()
+    agent.break_down()
+    policy = tmp_path / "new.toml"
+    asked = ("replay", RUN, "--database-url", database_url(tmp_path), "--policy", str(policy))
+    policy.write_text('mode = "observe"\n')
+    shown = run(*asked)
+    assert "recorded: rollback to step 20 (good), ordered, at step 81" in shown
+    assert "replayed: watch, nothing, at step 81" in shown
+    policy.write_text('mode = "obsrve"\n')
+    with pytest.raises(InvalidInput, match=r"--policy: \S+/new\.toml: mode: "):
+        run(*asked)
