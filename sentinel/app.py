@@ -227,9 +227,10 @@ def _listen(host: str, port: int) -> socket.socket:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         listener = socket.create_server((host, port), family=family, backlog=CONNECTIONS_WAITING)
     except OSError as error:
+        why = str(error.strerror).partition(" (while ")[0]  # Python repeats the address
         raise InvalidInput(
             "SENTINEL_PORT",
-            f"cannot listen on {host}, port {port}: {error.strerror}; end what listens there, or choose another",
+            f"cannot listen on {host}, port {port}: {why}; end what listens there, or choose another",
         ) from None
     # Accepted connections inherit it. Without it an answer's body waits 40 ms for the acknowledgement of its head.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

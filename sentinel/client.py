@@ -6,11 +6,12 @@ import os
 from pathlib import Path
 from types import TracebackType
 from typing import Annotated, Any, Final
+from urllib.parse import urlsplit
 
 import httpx
 import typer
 
-from sentinel.domain.errors import Conflict, Forbidden, NotAuthorized, NotFound, SentinelError
+from sentinel.domain.errors import Conflict, Forbidden, InvalidInput, NotAuthorized, NotFound, SentinelError
 
 DEFAULT_URL: Final = "http://127.0.0.1:8321"
 TIMEOUT_S: Final = 10.0
@@ -25,12 +26,17 @@ class Client:
 
     Args:
         url: the daemon's address.
+
+    Raises:
+        InvalidInput: it is no address, or the token's file cannot be read.
     """
 
     def __init__(self, url: str) -> None:
         self._url = url.rstrip("/")
-        token_file = os.environ.get("SENTINEL_TOKEN_FILE")
-        headers = {"Authorization": f"Bearer {Path(token_file).read_text().strip()}"} if token_file else {}
+        if urlsplit(url).scheme not in ("http", "https"):
+            raise InvalidInput("--url", f"{url!r} is not an address: expected http://HOST:PORT")
+        token = _token()
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
         self._http = httpx.Client(base_url=self._url, headers=headers, timeout=TIMEOUT_S, trust_env=False)
 
     def __enter__(self) -> Client:
@@ -83,6 +89,17 @@ class Client:
             cursor = page.get("next_cursor")
             if cursor is None:
                 return items
+
+
+def _token() -> str | None:
+    name = os.environ.get("SENTINEL_TOKEN_FILE")
+    if not name:
+        return None
+    try:
+        return Path(name).read_text().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise InvalidInput("SENTINEL_TOKEN_FILE", f"{name} cannot be read: {why}") from None
 
 
 def _failure(answer: httpx.Response) -> SentinelError:

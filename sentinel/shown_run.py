@@ -12,7 +12,7 @@ from sentinel.domain.findings import SEVERITIES, Severity
 from sentinel.domain.log_entry import LogEntry
 from sentinel.domain.runs import Run
 from sentinel.pipeline.outcome import Outcome
-from sentinel.protocol.ids import SenderId
+from sentinel.protocol.ids import SenderId, leads
 from sentinel.protocol.observations import AttemptStarted, CommandResult, Heartbeat, StepReport
 from sentinel.protocol.processes import RankReport
 
@@ -52,7 +52,8 @@ class ShownRun:
         """Counts one entry."""
         for finding in outcome.findings:
             self.findings[finding.severity] += finding.phase != "ended"
-        self.rollbacks += isinstance(entry.observation, CommandResult) and _is_done(outcome)
+        is_answer = isinstance(entry.observation, CommandResult) and leads(entry.sender)  # launchers do other things
+        self.rollbacks += is_answer and _is_done(outcome)
         if entry.attempt != self.standing.attempt:
             return
         match entry.observation:

@@ -125,11 +125,13 @@ class Story:
         self.tell(PolicyChanged(at=0.0, policy=self.policy))
         self.tell(AttemptStarted(at=0.0, mode=self.mode, rollback=self.rollback, rollback_reason="told so"))  # type: ignore[arg-type]
 
-    def tell(self, observation: Observation, *, attempt: str = ATTEMPT) -> Outcome:
+    def tell(self, observation: Observation, *, attempt: str = ATTEMPT, sender: SenderId = SENDER) -> Outcome:
         """Appends one observation; the daemon's own kinds are nobody's attempt and no backlog."""
         own = isinstance(observation, DAEMON_KINDS)
         number = len(self.entries) + 1
-        told = entry(observation, number, attempt="" if own else attempt, backlog=self.backlog and not own)
+        told = entry(
+            observation, number, attempt="" if own else attempt, sender=sender, backlog=self.backlog and not own
+        )
         outcome = self.pipeline.advance(told)
         self.entries.append(told)
         self.outcomes.append(outcome)

@@ -90,7 +90,9 @@ def test_a_taken_port_is_named(tmp_path: Path) -> None:
     """Where somebody listens already the start fails with host and port, before the database is made."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        with pytest.raises(InvalidInput, match=f"cannot listen on 127.0.0.1, port {port}: Address already in use"):
+        with pytest.raises(
+            InvalidInput, match=f"cannot listen on 127.0.0.1, port {port}: Address already in use; end what"
+        ):
             Daemon(Settings(port=port, database_url=database_url(tmp_path))).start()
     assert list(tmp_path.iterdir()) == []
 

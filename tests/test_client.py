@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from sentinel.client import Client
-from sentinel.domain.errors import Forbidden, NotAuthorized, NotFound, SentinelError
+from sentinel.domain.errors import Forbidden, InvalidInput, NotAuthorized, NotFound, SentinelError
 from sentinel.store import tokens
 from sentinel.store.session import open_database
 from tests.daemons import Agent, database_url, serving
@@ -42,3 +42,12 @@ def test_each_refusal_is_an_error_of_its_own(tmp_path: Path, monkeypatch: pytest
                 client.get("/v1/runs/absent")
     with Client(f"http://127.0.0.1:{free_port()}") as client, pytest.raises(SentinelError, match="sentinel serve"):
         client.get("/v1/runs")
+
+
+def test_what_was_named_wrongly_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An address without its scheme, and a token's file that is not there, are refused by name."""
+    with pytest.raises(InvalidInput, match=r"--url: '127.0.0.1:8321' is not an address: expected http://HOST:PORT"):
+        Client("127.0.0.1:8321")
+    monkeypatch.setenv("SENTINEL_TOKEN_FILE", "/absent/token")
+    with pytest.raises(InvalidInput, match="SENTINEL_TOKEN_FILE: /absent/token cannot be read: No such file"):
+        Client("http://127.0.0.1:8321")

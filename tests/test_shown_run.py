@@ -6,10 +6,18 @@ import pytest
 
 from sentinel.pipeline.pipeline import Pipeline
 from sentinel.protocol.ids import AttemptId
-from sentinel.protocol.observations import AttemptStarted, Heartbeat, Observation, OperatorRequest, StepReport
-from sentinel.protocol.processes import RankReport
+from sentinel.protocol.launching import launcher_sender
+from sentinel.protocol.observations import (
+    AttemptStarted,
+    CommandResult,
+    Heartbeat,
+    Observation,
+    OperatorRequest,
+    StepReport,
+)
+from sentinel.protocol.processes import CrashReport, LauncherStarted, RankReport
 from sentinel.shown_run import ShownRun
-from tests.builders import RUN, Story
+from tests.builders import ATTEMPT, RUN, Story
 
 
 @pytest.fixture
@@ -39,6 +47,24 @@ def test_steps_given_up_by_rollbacks_and_restarts_are_counted(story: Story) -> N
     story.tell(AttemptStarted(at=1.0, mode="act", step=20), attempt=AttemptId("second"))
     story.tell(StepReport(at=2.0, step=21), attempt=AttemptId("second"))
     assert _shown(story)["sentinel_run_lost_steps_total",] == 15
+
+
+def test_only_what_the_trainer_carried_out_is_a_rollback(story: Story) -> None:
+    """An order that it carries out counts; that the launcher started the training again does not."""
+    story.steps(10)
+    story.checkpoint()
+    story.steps(60)
+    story.steps(1, loss=float("nan"), grad_norm=float("nan"))
+    story.carry_out()
+    assert _shown(story)["sentinel_rollbacks_total",] == 1
+    story.steps(60)
+    launcher = launcher_sender("node")
+    story.tell(LauncherStarted(at=0.0, can_restart=True, restarts_left=3), sender=launcher)
+    story.tell(CrashReport(at=0.0, signal="SIGKILL", restarts_left=3), sender=launcher)
+    (order,) = story.pipeline.commands_for(AttemptId(ATTEMPT), launcher)
+    done = story.tell(CommandResult(at=0.0, command=order.id, outcome="succeeded", step=70), sender=launcher)
+    assert [change.event for change in done.action_changes] == ["succeed"]
+    assert _shown(story)["sentinel_rollbacks_total",] == 1
 
 
 def test_the_checkpoints_to_go_back_to_are_shown_by_their_steps(story: Story) -> None:

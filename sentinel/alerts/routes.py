@@ -86,7 +86,7 @@ def parse_channels(text: str) -> list[ChannelTable]:
     except tomllib.TOMLDecodeError as error:
         raise InvalidInput("channels", f"not TOML: {error}") from None
     except ValidationError as error:
-        first = error.errors(include_input=False)[0]
+        first = min(error.errors(include_input=False), key=lambda each: each["type"] != "extra_forbidden")
         path = ".".join(str(part) for part in first["loc"]) or "channels"
         problem = first["msg"].removeprefix("Value error, ")
         if first["type"] == "extra_forbidden":

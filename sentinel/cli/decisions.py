@@ -14,7 +14,8 @@ def decisions(
     run: str,
     *,
     would_have: Annotated[
-        bool, typer.Option("--would-have", help="Only what would have been done had the run not been in observe mode.")
+        bool,
+        typer.Option("--would-have", help="Only what was not done: the run is observed, or a limit stood in the way."),
     ] = False,
     url: Url = DEFAULT_URL,
     as_json: AsJson = False,
@@ -23,14 +24,12 @@ def decisions(
     with Client(url) as client:
         taken = client.get(f"/v1/runs/{run}/decisions")["decisions"]
     if would_have:
-        taken = [decision for decision in taken if decision["outcome"] == "would_have"]
+        taken = [decision for decision in taken if decision["outcome"] in ("would_have", "withheld")]
     if as_json:
         print_json(taken)
         return
     if not taken:
-        console.print(
-            f"Run {run} was never in observe mode when there was something to do." if would_have else "No decisions."
-        )
+        console.print("Nothing was held back." if would_have else "No decisions.")
         return
     incident = ""
     for decision in taken:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+from difflib import get_close_matches
 from typing import Annotated, Any, Final
 
 import typer
@@ -10,10 +12,20 @@ from rich.table import Column, Table
 from sentinel.cli.asking import By, Reason
 from sentinel.cli.printing import AsJson, console, moment, print_decision, print_json, print_plain
 from sentinel.client import DEFAULT_URL, Client, Url
+from sentinel.domain.errors import InvalidInput
+from sentinel.domain.symptoms import CONCERNS
 
 app = typer.Typer(help="List incidents, or show one with its decisions.", no_args_is_help=True)
 LAST_LINES: Final = 8
 STATE_STYLES: Final = {"open": "red", "mitigating": "yellow", "escalated": "bold red", "resolved": "green"}
+
+
+def _time(text: str) -> str:
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is no time: expected one such as 2026-11-21T14:00:00Z") from None
+    return (at if at.tzinfo else at.replace(tzinfo=UTC)).isoformat()
 
 
 @app.command("list")
@@ -26,7 +38,7 @@ def list_incidents(
     severity: Annotated[str | None, typer.Option(help="Only of this severity: info, warning, critical.")] = None,
     symptom: Annotated[str | None, typer.Option(help="Only with this symptom, such as loss_spike.")] = None,
     node: Annotated[str | None, typer.Option(help="Only those that point at this machine.")] = None,
-    since: Annotated[str | None, typer.Option(help="Found then or later: 2026-11-21T14:00:00Z.")] = None,
+    since: Annotated[str | None, typer.Option(parser=_time, help="Found then or later: 2026-11-21T14:00:00Z.")] = None,
     url: Url = DEFAULT_URL,
     as_json: AsJson = False,
 ) -> None:
@@ -38,6 +50,9 @@ def list_incidents(
         print_json(incidents)
         return
     if not incidents:
+        if symptom is not None and symptom not in CONCERNS:
+            near = get_close_matches(symptom, CONCERNS, n=1) or CONCERNS
+            raise InvalidInput("--symptom", f"there is none named {symptom!r}: did you mean {' or '.join(near)}?")
         console.print("No incidents.")
         return
     table = Table(
@@ -87,7 +102,8 @@ def show_incident(
     for decision in found["decisions"]:
         print_decision(decision)
     for request in found["requests"]:
-        print_plain(f"  {request['by']}, {moment(request['at'])}: {request['request']} {request.get('reason', '')}")
+        said = f": {request['reason']}" if request.get("reason") else ""
+        print_plain(f"  {moment(request['at'])} {request['by']}: {request['request']}{said}")
     for action in found["actions"]:
         print_plain(f"  action {action['executor']}: {action['state']} {action['reason']}")
     _print_last_words(found, stacks=stacks)
@@ -134,4 +150,5 @@ def resolve(incident: str, *, by: By, reason: Reason = "", url: Url = DEFAULT_UR
 def _tell(incident: str, verb: str, url: str, **wish: str) -> None:
     with Client(url) as client:
         state = client.post(f"/v1/incidents/{incident}/{verb}", **wish)["state"]
-    console.print(f"Incident {incident} is {state}.", highlight=False)
+    noted = {"acknowledge": f"{wish['by']} looks after it", "annotate": "the note is kept"}.get(verb)
+    console.print(f"Incident {incident} is {state}{f'; {noted}' if noted else ''}.", highlight=False)

@@ -50,6 +50,15 @@ def number(value: Any) -> str:
     return "-" if value is None else value if isinstance(value, str) else f"{value:.4g}"
 
 
+def counted(number: int, one: str, many: str = "") -> str:
+    """A number of things.
+
+    >>> counted(1, "entry", "entries"), counted(2, "decision")
+    ('1 entry', '2 decisions')
+    """
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
 def print_plain(text: str, style: str | None = None) -> None:
     """Text as it is: what a run says of itself may look like markup."""
     console.print(text.rstrip(), style=style, markup=False, highlight=False)

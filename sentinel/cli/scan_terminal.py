@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from sentinel.cli.printing import counted
 from sentinel.cli.scan_curve import Axis, Bucket, axis_of, buckets
 from sentinel.cli.scanning import Scan
 
@@ -21,8 +22,8 @@ def show(console: Console, name: str, result: Scan) -> None:
     """Prints the curve of one log, its incidents, and what would have been done."""
     rollbacks = sum(each.action == "rollback" for each in result.decisions)
     console.print(
-        f"[bold]{escape(name)}[/]  {len(result.reports)} rows, {len(result.findings)} findings, "
-        f"{len(result.incidents)} incidents, {rollbacks} rollbacks"
+        f"[bold]{escape(name)}[/]  {counted(len(result.reports), 'row')}, {counted(len(result.findings), 'finding')}, "
+        f"{counted(len(result.incidents), 'incident')}, {counted(rollbacks, 'rollback')}"
     )
     if not result.reports:
         return

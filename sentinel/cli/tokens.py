@@ -15,7 +15,7 @@ from sentinel.domain.access import Role
 from sentinel.domain.errors import InvalidInput
 from sentinel.protocol.ids import NAME_RULE, is_name
 from sentinel.store import tokens
-from sentinel.store.session import Connection, check_current, open_database
+from sentinel.store.session import Connection, open_current
 
 app = typer.Typer(help="Make, list or revoke the tokens that callers show.", no_args_is_help=True)
 DatabaseUrl = Annotated[str | None, typer.Option(help="Default: SENTINEL_DATABASE_URL.")]
@@ -67,9 +67,8 @@ def revoke(name: str, *, database_url: DatabaseUrl = None) -> None:
 
 @contextmanager
 def _transaction(database_url: str | None) -> Iterator[Connection]:
-    database = open_database(settings.load(database_url=database_url).database_url)
+    database = open_current(settings.load(database_url=database_url).database_url)
     try:
-        check_current(database)
         with database.transaction() as connection:
             yield connection
     finally:

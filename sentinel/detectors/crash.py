@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from textwrap import shorten
 from typing import ClassVar
 
 from sentinel.detectors.base import Detector
@@ -94,4 +95,4 @@ def _what(report: CrashReport) -> str:
     how = f"was ended by {report.signal}" if report.signal else f"ended with exit code {report.exit_code}"
     lines = (line.strip() for line in reversed(report.stderr_tail.splitlines()))
     said = next((line for line in lines if line and not line.startswith("sentinel: ")), "")
-    return f"{who}{where} {how}" + (f"; its last line: {said[:200]}" if said else "")
+    return f"{who}{where} {how}" + (f"; its last line: {shorten(said, 200, placeholder=' ...')}" if said else "")

@@ -202,7 +202,10 @@ class Divergence(Detector[DivergenceState]):
         return f"{value if self.state.linear else math.exp(value):.4g}"
 
     def _far(self, height: float) -> str:
-        return f"{height:.3g}" if self.state.linear else f"{100 * math.expm1(min(height, 99.0)):.3g} %"
+        if self.state.linear:
+            return f"{height:.3g}"
+        rise = 100 * math.expm1(min(height, 99.0))
+        return f"{rise:,.0f} %" if 1e3 <= rise < 1e6 else f"{rise:.3g} %"
 
     def _finding(self, rise: Episode, step: int, *, phase: Phase, severity: Severity, reason: str) -> Finding:
         return Finding(

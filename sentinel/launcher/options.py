@@ -47,17 +47,24 @@ def parse(arguments: Sequence[str], environ: Mapping[str, str] = os.environ) -> 
         prog="sentinel run",
         usage="sentinel run [OPTIONS] -- COMMAND...",
         description="Start a training, watch its processes, and start it again from the right checkpoint.",
-        epilog="SIGTERM, SIGINT and SIGUSR1 are passed on and mean that nothing is started again. The exit code is the "
-        "command's, or 128 and the signal that ended it.",
+        epilog="SIGTERM, SIGINT, SIGHUP, SIGUSR1 and SIGUSR2 are passed on, and nothing is started again after one "
+        "of them. The exit code is the command's, or 128 and the number of the signal that ended it.",
     )
-    mode = environ.get("SENTINEL_MODE", "observe")
-    parser.add_argument("--mode", choices=("observe", "act"), default="act" if mode == "act" else "observe")
-    parser.add_argument("--restarts", type=_count, default=RESTARTS, help=f"at most; {RESTARTS} by default")
-    parser.add_argument("--run", type=_run, default=environ.get("SENTINEL_RUN") or None, help="the run's name")
-    parser.add_argument("--url", type=_url, default=environ.get("SENTINEL_URL") or DEFAULT_URL, help="the daemon")
-    parser.add_argument("--token-file", type=Path, default=environ.get("SENTINEL_TOKEN_FILE") or None)
-    parser.add_argument("--grace", type=float, default=GRACE_S, help="seconds from SIGTERM to SIGKILL")
-    parser.add_argument("--patience", type=float, default=PATIENCE_S, help="seconds that an absent daemon gets")
+    mode = "act" if environ.get("SENTINEL_MODE") == "act" else "observe"
+    modes = "act: start it again; observe, the default: only tell what would be done"
+    parser.add_argument("--mode", choices=("observe", "act"), default=mode, help=modes)
+    restarts = f"at most, {RESTARTS} by default"
+    parser.add_argument("--restarts", type=_count, default=RESTARTS, metavar="N", help=restarts)
+    name = environ.get("SENTINEL_RUN") or None
+    parser.add_argument("--run", type=_run, default=name, metavar="NAME", help="the run's name")
+    url = environ.get("SENTINEL_URL") or DEFAULT_URL
+    parser.add_argument("--url", type=_url, default=url, help=f"the daemon, {DEFAULT_URL} by default")
+    token_file = environ.get("SENTINEL_TOKEN_FILE") or None
+    parser.add_argument("--token-file", type=Path, default=token_file, metavar="FILE", help="holds the daemon's token")
+    grace = f"from SIGTERM to SIGKILL, {GRACE_S:g} by default"
+    parser.add_argument("--grace", type=float, default=GRACE_S, metavar="SECONDS", help=grace)
+    patience = f"that an absent daemon gets, {PATIENCE_S:g} by default"
+    parser.add_argument("--patience", type=float, default=PATIENCE_S, metavar="SECONDS", help=patience)
     parser.add_argument("command", nargs=argparse.REMAINDER, metavar="-- COMMAND")
     given = parser.parse_args(list(arguments))
     command = given.command[1:] if given.command[:1] == ["--"] else given.command

@@ -223,7 +223,7 @@ class Supervisor:
             self._say(f"no restart: processes {sorted(training.processes())} do not end even when killed")
             return None
         self._restarts.started_again()
-        self._say(f"starting the training again {beginning}, {self._restarts.left} left")
+        self._say(f"starting the training again {beginning}; restarts left: {self._restarts.left}")
         return beginning
 
     def _decision(self) -> Beginning | None:

@@ -99,7 +99,7 @@ def recorded_policy(text: str) -> Policy:
     except tomllib.TOMLDecodeError as error:
         raise InvalidPolicy("policy", f"not TOML: {error}") from None
     except ValidationError as error:
-        first = error.errors()[0]
+        first = min(error.errors(), key=lambda each: each["type"] != "extra_forbidden")
         path = ".".join(str(part) for part in first["loc"])
         problem = first["msg"]
         if first["type"] == "extra_forbidden":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -27,6 +28,7 @@ __all__ = [
     "lock",
     "migrate",
     "network_file_system",
+    "open_current",
     "open_database",
     "revision",
 ]
@@ -38,6 +40,7 @@ NETWORK_FILE_SYSTEMS: Final = frozenset(
 BUSY_TIMEOUT_S: Final = 5.0
 LOOKED_THROUGH_BYTES: Final = 64 << 20
 """A look through every page takes 5 s a gigabyte (measured): of this much a third of a second."""
+_MAY_WRITE: Final = "allow this user to write it and its folder, or set SENTINEL_DATABASE_URL to another place"
 PATIENCE: Final[dict[str, Any]] = {
     "connect_timeout": 5,
     "keepalives_idle": 5,
@@ -106,22 +109,46 @@ def open_database(url: str) -> Database:
     except ArgumentError as error:
         raise StoreUnavailable(f"{url!r} is not a database URL: {error}; an example is sqlite:///sentinel.db") from None
     except ModuleNotFoundError as error:
-        raise StoreUnavailable(
-            f"{url!r} needs the module {error.name}: pip install 'training-sentinel[postgres]'"
-        ) from None
+        if parsed.get_backend_name() == "postgresql":
+            remedy = f"needs the module {error.name}: pip install 'training-sentinel[postgres]'"
+        else:
+            remedy = "is of no kind that Sentinel knows: use sqlite:///PATH or postgresql+psycopg://USER@HOST/DATABASE"
+        raise StoreUnavailable(f"{parsed.render_as_string()!r} {remedy}") from None
     return Database(engine)
+
+
+def open_current(url: str) -> Database:
+    """Connects to a database that is there and has this release's schema; makes none.
+
+    Raises:
+        StoreUnavailable: as ``open_database``; there is none yet; its schema is behind or ahead.
+    """
+    database = open_database(url)
+    path = _sqlite_path(database.engine.url)
+    if path is not None and not path.exists():
+        raise StoreUnavailable(
+            f"there is no database {path}: name the daemon's with SENTINEL_DATABASE_URL or --database-url, or make one "
+            "(`sentinel serve` does, or `sentinel database upgrade`)"
+        )
+    check_current(database)
+    return database
 
 
 def lock(url: str) -> Any:
     """Takes the embedded database for this process alone; returns the lock, held until it is closed. None on a server.
 
     Raises:
-        StoreUnavailable: another daemon has it.
+        StoreUnavailable: another daemon has it, or it cannot be written.
     """
     path = _sqlite_path(make_url(url))
     if path is None:
         return None
-    handle = path.with_name(path.name + ".lock").open("a")
+    if path.exists() and not os.access(path, os.W_OK):
+        raise StoreUnavailable(f"{path} cannot be written: {_MAY_WRITE}")
+    try:
+        handle = path.with_name(path.name + ".lock").open("a")
+    except OSError as error:
+        raise StoreUnavailable(f"{error.filename} cannot be written ({error.strerror}): {_MAY_WRITE}") from None
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
@@ -160,7 +187,8 @@ def check_current(database: Database) -> None:
     current = revision(database)
     if current != head:
         raise StoreUnavailable(
-            f"the database is at schema {current!r} and not {head!r}: run `sentinel database upgrade`"
+            f"the database is {f'at schema {current!r}' if current else 'empty'} and not at schema {head!r}: "
+            "run `sentinel database upgrade`"
         )
 
 
@@ -229,6 +257,8 @@ def _check_sound(path: Path) -> None:
             connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
             is_small = path.stat().st_size <= LOOKED_THROUGH_BYTES
             (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone() if is_small else ("ok",)
+    except sqlite3.OperationalError as error:  # not what is in the file, but what may be done with it
+        raise StoreUnavailable(f"{path} cannot be opened ({error}): {_MAY_WRITE}") from None
     except sqlite3.DatabaseError as error:
         verdict = str(error)
     if verdict != "ok":

@@ -12,7 +12,7 @@ import random
 import re
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import islice, takewhile
 from typing import Final
 from urllib.parse import urlsplit
@@ -151,10 +151,10 @@ class Sender:
             self._failed(f"{type(error).__name__}: {error}")
             return None
         if status != 200:
-            problem = f"HTTP {status}: {body[:500].decode('utf-8', 'replace')}"
+            said = _problem(body)
             if is_final:
-                self._refused(len(batch), _sound(status, body, len(batch)))
-            self._failed(problem)
+                self._refused(len(batch), _sound(status, said, len(batch)))
+            self._failed(f"HTTP {status}: {said.get('detail') or body[:500].decode('utf-8', 'replace')}")
             return None
         try:
             reply = codec.decode_reply(codec.parse(body))
@@ -275,23 +275,26 @@ class Sender:
             self._pending.popleft()
 
 
-def _sound(status: int, body: bytes, count: int) -> int | None:
+def _problem(body: bytes) -> Mapping[str, object]:
+    """What a daemon says of a request that it refuses; empty where the answer is not a daemon's."""
+    try:
+        said = codec.parse(body)
+    except codec.DecodeError:
+        return {}
+    return said if isinstance(said, dict) else {}
+
+
+def _sound(status: int, said: Mapping[str, object], count: int) -> int | None:
     """How many of the oldest observations of a refused batch may be taken if they come alone.
 
     Args:
         status: 413 refuses what is too large: half of it may not be. 422 names the first field that is wrong.
-        body: of the answer.
+        said: the answer.
         count: observations in the batch.
 
     Returns:
         0 where the oldest itself is at fault, None where nobody knows.
     """
-    if status == 413:
-        return count // 2
-    try:
-        problem = codec.parse(body)
-    except codec.DecodeError:
-        return None
-    field = problem.get("field") if isinstance(problem, dict) else None
-    at_fault = FIELD.match(field) if isinstance(field, str) else None
-    return int(at_fault[1]) if status == 422 and at_fault and int(at_fault[1]) < count else None
+    at_fault = FIELD.match(str(said.get("field"))) if status == 422 else None
+    first = int(at_fault[1]) if at_fault else count
+    return count // 2 if status == 413 else first if first < count else None

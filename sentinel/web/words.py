@@ -140,6 +140,9 @@ def symptom(name: str) -> Symptom:
 def sentence(incident: Document) -> str:
     """An incident in one sentence.
 
+    >>> sentence({"symptom": "crash", "subject": "process", "onset_step": 7, "rollbacks": 0, "lost_steps": 0,
+    ...     "lost_s": 0.0, "state": "resolved", "resolution": "settled by ada", "node": ""})
+    'From step 7 on a training process was dead; nothing was done; it is over (settled by ada).'
     >>> sentence({"symptom": "loss_spike", "subject": "run", "onset_step": 7, "rollbacks": 1, "lost_steps": 5,
     ...     "lost_s": 2.0, "state": "resolved", "resolution": "", "node": ""})
     'From step 7 on the loss lay far above its level; Sentinel rolled back once, giving up 5 steps (2.0 s); it is over.'
@@ -151,7 +154,7 @@ def sentence(incident: Document) -> str:
     if deeds:
         text += f"; {deeds}"
     elif incident["state"] == "resolved":
-        text += "; nothing had to be done"
+        text += "; nothing was done"
     why = f" ({incident['resolution']})" if incident["resolution"] else ""
     ends = {
         "open": "it is not over",

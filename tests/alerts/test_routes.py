@@ -36,6 +36,7 @@ def test_channels_are_read_with_what_they_are_for() -> None:
         ("slack:", "slak:", "channels.0.url: is no address that Apprise knows"),
         ("http://alert", "alert", "channels.1.alertmanager: expected an address such as http://HOST:9093"),
         ('alertmanager = "http', 'sound = "http', "channels.1.sound: there is no such key"),
+        ('name = "am"', 'nam = "am"', "channels.1.nam: there is no such key; did you mean 'name'?"),
         ('name = "am"', 'name = "on call"', "the name 'on call' is taken"),
         ('name = "am"', 'name = "log"', "the name 'log' is taken"),
         ('name = "am"', f'name = "am"\nurl = "{SLACK}"', "give either url"),

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from sentinel.cli.main import app
 from sentinel.domain.errors import Conflict, InvalidInput, NotFound
 from tests.builders import RUN
-from tests.daemons import Agent, serving
+from tests.daemons import Agent, database_url, serving
 
 
 @pytest.fixture
@@ -60,9 +60,38 @@ def test_an_incident_is_looked_after(agent: Agent) -> None:
     incident = agent.break_down().commands[0].incident
     (found,) = json.loads(run("incidents", "list", "--severity", "critical", "--symptom", "nonfinite", "--json"))
     assert found["id"] == incident
-    assert "mitigating" in run("incidents", "acknowledge", incident, "--by", "ada")
+    assert "is mitigating; ada looks after it" in run("incidents", "acknowledge", incident, "--by", "ada")
     run("incidents", "annotate", incident, "shard 7", "--by", "ada")
     assert "resolved" in run("incidents", "resolve", incident, "--reason", "known")
     shown = run("incidents", "show", incident)
-    assert "annotate shard 7" in shown
+    assert "ada: annotate: shard 7" in shown
+    assert run("incidents", "list", "--symptom", "loss_spike") == "No incidents.\n"
+    with pytest.raises(InvalidInput, match="did you mean nonfinite"):
+        run("incidents", "list", "--symptom", "non_finite")
     assert json.loads(run("incidents", "show", incident, "--json"))["acknowledged_by"] == "ada"
+
+
+def test_what_was_held_back_is_told(agent: Agent) -> None:
+    """A decision that a limit withheld is shown with its reason; where everything was done, that is said."""
+    agent.ready_to_roll_back()
+    assert run("decisions", RUN, "--would-have") == "Nothing was held back.\n"
+    run("hold", RUN, "--by", "ada")
+    agent.break_down()
+    shown = run("decisions", RUN, "--would-have")
+    assert "rollback (withheld)" in shown
+    assert "ada" in shown
+
+
+def test_another_policy_is_asked_in_words(agent: Agent, tmp_path: Path) -> None:
+    """What was decided and what would have been stand below each other; a wrong policy is named with its file."""
+    agent.ready_to_roll_back()
+    agent.break_down()
+    policy = tmp_path / "new.toml"
+    asked = ("replay", RUN, "--database-url", database_url(tmp_path), "--policy", str(policy))
+    policy.write_text('mode = "observe"\n')
+    shown = run(*asked)
+    assert "recorded: rollback to step 20 (good), ordered, at step 81" in shown
+    assert "replayed: watch, nothing, at step 81" in shown
+    policy.write_text('mode = "obsrve"\n')
+    with pytest.raises(InvalidInput, match=r"--policy: \S+/new\.toml: mode: "):
+        run(*asked)

@@ -77,7 +77,7 @@ def test_incidents_of_an_older_release_are_found_by_what_is_new(database: Databa
 
 def test_a_schema_that_is_behind_is_refused_with_the_command(database: Database) -> None:
     """An empty database and one of an older release are named so, with what brings them up."""
-    with pytest.raises(StoreUnavailable, match=r"at schema None .*run `sentinel database upgrade`"):
+    with pytest.raises(StoreUnavailable, match=r"is empty .*run `sentinel database upgrade`"):
         check_current(database)
     migrate(database)
     with database.transaction() as connection:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -9,7 +10,7 @@ from sqlalchemy import text
 
 from sentinel.domain.errors import StoreUnavailable
 from sentinel.store import session
-from sentinel.store.session import lock, migrate, network_file_system, open_database, revision
+from sentinel.store.session import lock, migrate, network_file_system, open_current, open_database, revision
 from tests.daemons import database_url
 
 MOUNTS = """\
@@ -55,6 +56,46 @@ def test_a_second_lock_is_refused_until_the_first_is_gone(tmp_path: Path) -> Non
         lock(url)
     first.close()
     lock(url).close()
+
+
+def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    """Where the lock beside the file cannot be made, the message says which file, why, and what to set."""
+    (tmp_path / "sentinel.db.lock").mkdir()
+    with pytest.raises(StoreUnavailable, match=r"sentinel\.db\.lock cannot be written .*SENTINEL_DATABASE_URL"):
+        lock(database_url(tmp_path))
+
+
+def test_a_file_that_may_not_be_written_is_named(tmp_path: Path) -> None:
+    """A daemon does not begin to listen over a database that it could only read, and takes it for sound."""
+    path = tmp_path / "sentinel.db"
+    path.touch()
+    path.chmod(0o444)
+    if os.access(path, os.W_OK):
+        pytest.skip("this user may write everything")
+    with pytest.raises(StoreUnavailable, match=r"sentinel\.db cannot be written: .*SENTINEL_DATABASE_URL"):
+        lock(database_url(tmp_path))
+
+
+def test_a_folder_that_may_not_be_written_ruins_no_file(tmp_path: Path) -> None:
+    """What cannot be opened is not called unsound: nobody is told to move it away."""
+    database = open_database(database_url(tmp_path))
+    migrate(database)
+    database.close()
+    tmp_path.chmod(0o555)
+    try:
+        if os.access(tmp_path, os.W_OK):
+            pytest.skip("this user may write everything")
+        with pytest.raises(StoreUnavailable, match=r"sentinel\.db cannot be opened \(attempt to write"):
+            open_database(database_url(tmp_path))
+    finally:
+        tmp_path.chmod(0o755)
+
+
+def test_whoever_only_reads_makes_no_database(tmp_path: Path) -> None:
+    """A file that is not there is named with the remedy, and none appears."""
+    with pytest.raises(StoreUnavailable, match=r"there is no database \S+/sentinel\.db: .*--database-url"):
+        open_current(database_url(tmp_path))
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_file_that_is_no_database_is_left_as_it_is(tmp_path: Path) -> None:
@@ -116,6 +157,7 @@ def test_a_missing_folder_is_named(tmp_path: Path) -> None:
     [
         ("sentinel.db", "is not a database URL"),
         ("nosuch://host/name", "is not a database URL"),
+        ("mysql://ada:secret@host/name", "is of no kind that Sentinel knows"),
         ("sqlite://", "in memory is lost with the daemon"),
         ("sqlite:///:memory:", "in memory is lost with the daemon"),
     ],
@@ -124,7 +166,8 @@ def test_a_wrong_url_is_refused_with_an_example(url: str, problem: str) -> None:
     """What cannot be a lasting database is refused before anything is opened."""
     with pytest.raises(StoreUnavailable, match=problem) as refused:
         open_database(url)
-    assert "sqlite:///sentinel.db" in str(refused.value)
+    assert "sqlite:///" in str(refused.value)
+    assert "secret" not in str(refused.value)
 
 
 @pytest.mark.parametrize(

@@ -138,12 +138,13 @@ def test_curves_are_drawn_with_the_branch_that_was_given_up(
 def test_pages_fit_and_can_be_read(
     visit: Callable[..., Visit], told: tuple[Agent, str], scheme: str, viewport: dict[str, int]
 ) -> None:
-    """On a phone and a desk no page scrolls sideways, and all text stands out from its ground, light and dark."""
+    """On a phone and a desk no page scrolls sideways, all text stands out from its ground, what is hidden stays so."""
     window = visit(color_scheme=scheme, viewport=viewport)
     for path in paths(told):
         page = window.open(path)
         page.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true })")
         assert page.evaluate("document.documentElement.scrollWidth") <= viewport["width"], path
+        assert page.locator("input[hidden]:visible").count() == 0, path
         weak = [(who, ink, ground) for who, ink, ground in page.evaluate(INK) if contrast(ink, ground) < CONTRAST]
         assert weak == []
 

@@ -107,7 +107,7 @@ def end_line(tally: Tally) -> str:
     return (
         f"{_count(tally.steps, 'step')} seen, {_count(tally.incidents, 'incident')}, "
         f"{_count(tally.rollbacks, 'rollback')}, {_count(tally.lost, 'report')} not delivered{kept}; "
-        f"{_count(tally.pinned, 'checkpoint')} pinned, which hold {tally.held_bytes / 1e6:.1f} MB of disk by themselves"
+        f"{_count(tally.pinned, 'checkpoint')} pinned, {tally.held_bytes / 1e6:.1f} MB of disk held by them alone"
     )
 
 
@@ -119,12 +119,15 @@ def _who(start: Opening) -> str:
 def _daemon(start: Opening) -> str:
     if start.answers:
         return f"the daemon at {start.url} answers"
-    absent = f"no daemon takes reports at {start.url} ({start.problem or 'no answer yet'})"
+    problem = start.problem or "no answer yet"
+    absent = f"no daemon takes reports at {start.url} ({problem})"
+    is_token = problem.startswith(("HTTP 401", "HTTP 403"))
+    remedy = "name a token that it takes with SENTINEL_TOKEN_FILE" if is_token else "start one with `sentinel serve`"
     if start.spool:
-        kept = f"in {start.spool}, up to {LIMIT_BYTES / 1e6:.0f} MB, and delivered when there is one"
+        kept = f"in {start.spool}, up to {LIMIT_BYTES / 1e6:.0f} MB, and delivered when one does"
     else:
         kept = f"in memory, up to {PENDING_LIMIT} reports, and lost at exit"
-    return f"{absent}: telemetry is kept {kept}; start a daemon with `sentinel serve`"
+    return f"{absent}: telemetry is kept {kept}; {remedy}"
 
 
 def _checkpoints(start: Start) -> str:

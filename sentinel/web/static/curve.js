@@ -11,7 +11,7 @@ function colour(name) {
 function short(value) {
   if (value === null || value === undefined) return "-";
   const size = Math.abs(value);
-  return size !== 0 && (size < 1e-3 || size >= 1e6) ? value.toExponential(2) : String(Number(value.toPrecision(4)));
+  return size !== 0 && (size < 1e-3 || size >= 1e6) ? value.toExponential(2).replace(/\.?0+e/, "e") : String(Number(value.toPrecision(4)));
 }
 
 function columns(curve) {
@@ -211,7 +211,7 @@ function options(state) {
     scales: { x: { time: false, range: rangeX(state) }, y: { distr: state.curve.log ? 3 : 1, range: rangeY(state) } },
     axes: [
       axis({ size: 34, values: (_chart, steps) => steps.map((step) => (step % 1 ? "" : step.toLocaleString("en"))) }),
-      axis({ size: narrow.matches ? 46 : 58, values: (_chart, values) => values.map((value) => (value === null ? "" : short(value))) }),
+      axis({ size: 58, values: (_chart, values) => values.map((value) => (value === null ? "" : short(value))) }),
     ],
     series: [{}, edge, edge, line],
     bands: state.curve.high ? [{ series: [1, 2], fill: colour("band") }] : [],

@@ -13,6 +13,7 @@ from sentinel.protocol.commands import Notice, Reply
 from sentinel.protocol.ids import IncidentId
 from sentinel.protocol.observations import ObservationBatch, StepReport
 from sentinel_agent import SentinelCallback
+from tests.daemons import serving
 from tests.fakes import FakeDaemon
 from tests.trainer.sentinel_agent.small_training import loader, train
 
@@ -135,10 +136,11 @@ def test_without_a_daemon(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert start[1].startswith(f"no daemon takes reports at {url} (ConnectionRefusedError: ")
     assert start[1].endswith(
         f": telemetry is kept in {tmp_path}/.sentinel/{callback.agent.run}/spool, up to 268 MB, and delivered when "
-        "there is one; start a daemon with `sentinel serve`"
+        "one does; start one with `sentinel serve`"
     )
     assert end.startswith("24 steps seen, 0 incidents, 0 rollbacks, 0 reports not delivered, ")
-    assert " reports kept for the next attempt to deliver; 1 checkpoint pinned, which hold " in end
+    assert " reports kept for the next attempt to deliver; 1 checkpoint pinned, " in end
+    assert end.endswith(" MB of disk held by them alone")
 
 
 def test_incident_is_one_line_with_its_link(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -168,3 +170,20 @@ def test_mistyped_option_is_told_first(tmp_path: Path, capsys: pytest.CaptureFix
     lines = lines_of(capsys)
     assert lines[0].startswith("warning: there is no option 'checkpoint_evry'")
     assert len(lines) == 7
+
+
+def test_a_token_that_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second line has the daemon's own words, and names the variable: a daemon need not be started."""
+    token = tmp_path / "token"
+    token.write_text("other")
+    with serving(tmp_path, token_file=token) as daemon:
+        wrong = tmp_path / "wrong"
+        wrong.write_text("mistaken")
+        monkeypatch.setenv("SENTINEL_TOKEN_FILE", str(wrong))
+        train(tmp_path, SentinelCallback(url=daemon.url))
+    line = lines_of(capsys)[1]
+    assert "(HTTP 401: the request carries another token than this daemon's" in line
+    assert "{" not in line
+    assert line.endswith("; name a token that it takes with SENTINEL_TOKEN_FILE")
