@@ -10,7 +10,7 @@ import typer
 from rich.table import Table
 
 from sentinel import clock, settings
-from sentinel.cli.printing import AsJson, console, moment, print_json
+from sentinel.cli.printing import AsJson, console, errors, moment, print_json
 from sentinel.domain.access import Role
 from sentinel.domain.errors import InvalidInput
 from sentinel.protocol.ids import NAME_RULE, is_name
@@ -33,7 +33,14 @@ def create(
     if not is_name(name):
         raise InvalidInput("NAME", f"expected {NAME_RULE}")
     with _transaction(database_url) as connection:
+        is_first = not tokens.stored(connection)
         typer.echo(tokens.create(connection, name, role, runs=runs, at=clock.now()))
+    if is_first and role != "operator":
+        errors.print(
+            "This is the first token: from now on agents and people need one too. Make an operator's for yourself and "
+            "an ingester's for the trainings, unless the daemon has SENTINEL_TOKEN_FILE.",
+            highlight=False,
+        )
 
 
 @app.command("list")

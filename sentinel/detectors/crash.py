@@ -92,7 +92,9 @@ class Crash(Detector[CrashState]):
 def _what(report: CrashReport) -> str:
     who = "the training" if report.rank is None else f"rank {report.rank}"
     where = f" on {report.host}" if report.host else ""
-    how = f"was ended by {report.signal}" if report.signal else f"ended with exit code {report.exit_code}"
+    if report.signal:  # whoever sent it, what happened to be written last has nothing to do with it
+        return f"{who}{where} was ended by {report.signal}"
     lines = (line.strip() for line in reversed(report.stderr_tail.splitlines()))
     said = next((line for line in lines if line and not line.startswith("sentinel: ")), "")
+    how = f"ended with exit code {report.exit_code}"
     return f"{who}{where} {how}" + (f"; its last line: {shorten(said, 200, placeholder=' ...')}" if said else "")
