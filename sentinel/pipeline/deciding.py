@@ -112,7 +112,7 @@ class Deciding:
         if choice.outcome == "ordered" and choice.rung in ("rollback", "restart"):
             command = CommandId(f"{entry.run}.a{entry.sequence}.{len(outcome.actions)}")
             if choice.rung == "restart":
-                attempt = self._launchers.state.attempt
+                attempt = self._launchers.state.standing.attempt
                 action = self._launchers.order(restart_order(command, incident, run, attempt=attempt, target=target))
             else:
                 assert target is not None  # else it had been refused
@@ -216,7 +216,7 @@ class Deciding:
             rollback_steps=self.state.rollback_steps,
             restart_steps=self._launchers.state.restart_steps,
             no_restart=self._launchers.why_no_restart(run.attempt),
-            launcher_acts=self._launchers.state.can_restart,
+            launcher_acts=self._launchers.state.standing.can_restart,
             awaits_stacks=self._launchers.awaits_stacks,
             failed_orders=0 if incident is None else self.state.failed_orders.get(incident.id, 0),
             worked_steps=self.state.worked_steps,

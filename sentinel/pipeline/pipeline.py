@@ -34,8 +34,6 @@ from sentinel.protocol.processes import CrashReport, LauncherStarted, PhaseChang
 VERSION: Final = "3"
 """Rises when the same log would lead to other decisions, or a snapshot to another state."""
 
-"""The sender that carries out rollbacks."""
-
 Stage = Callable[[Parts, LogEntry, Any, Outcome], None]
 
 STAGES: Final[Mapping[type, Stage]] = {
