@@ -125,6 +125,7 @@ class Leader(RankAgent):
             self.link.publish({"run": self.run, "attempt": self.attempt})
         self._standby.announce(self.run, self.attempt, pins=self.keeper.store.folder, step=attempt.step)
         self.courier.on_step = self._standby.reached
+        self.courier.on_off = self._standby.unwatched
         self.courier.first_answer.wait(FIRST_ANSWER_S)
         self.gpu.first_answer.wait(DRIVER_S)
 
