@@ -22,7 +22,7 @@ from sentinel.launcher.reporter import Reporter
 from sentinel.launcher.restarts import Restarts
 from sentinel.protocol.commands import DumpStacks, Restart
 from sentinel.protocol.ids import AttemptId, CheckpointId, RunId
-from sentinel.protocol.launching import FOLDER_VARIABLE, RESUME_VARIABLE, UNWATCHED
+from sentinel.protocol.launching import FOLDER_VARIABLE, RESUME_VARIABLE
 from sentinel.protocol.observations import CommandResult
 from sentinel.protocol.processes import CrashReport, LauncherStarted
 
@@ -32,9 +32,6 @@ PASSED_ON: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1
 """What a scheduler or a person says to the training: after it nothing is started again."""
 NO_SUCH_PROGRAM: Final = 127
 """As a shell's."""
-ORDERLY: Final = ("finished", "interrupted")
-PAST_JUDGING: Final = (*ORDERLY, UNWATCHED)
-"""No more steps are told, so that nobody can know whether any are made."""
 TAIL_LINES: Final = 40
 TAIL_CHARACTERS: Final = 8_000
 
@@ -179,12 +176,9 @@ class Supervisor:
         if not self._met:  # it is of the attempt before, and that was ended and started again
             self._answer(order, "succeeded", "it had been started again already")
             return None
-        step, how = announced.reached(self._folder), announced.ended(self._folder)
-        if how in PAST_JUDGING:
-            self._answer(order, "refused", f"the training is {how}, what runs now is not known")
-            return None
-        if step > order.after_step:
-            self._answer(order, "refused", f"the training has gone on to step {step}")
+        step = announced.reached(self._folder)
+        if why_not := announced.may_live(self._folder, order.after_step):
+            self._answer(order, "refused", why_not)
             return None
         self._restarts.failed(step)
         why_not = "it only observes" if not self._options.acts else self._restarts.why_none
@@ -252,7 +246,7 @@ class Supervisor:
             told = self._reporter.notices[-1] if self._reporter.notices else "it says nothing of it"
             self._say(f"no restart, the daemon orders none: {told}")
             return None
-        if announced.ended(self._folder) in ORDERLY:
+        if announced.ended(self._folder) in announced.ORDERLY:
             self._say("no restart: no daemon answers, and the training had ended in an orderly way")
             return None
         newest = None if self._pins is None else announced.newest_verified(self._pins)

@@ -154,6 +154,7 @@ def _announces(progress: int, ended: str = "") -> str:
     ("progress", "ended", "reason"),
     [
         (8, "", "the training has gone on to step 8"),
+        (3, "", "the training has gone back to step 3"),
         (7, "unwatched", "the training is unwatched, what runs now is not known"),
         (7, "finished", "the training is finished, what runs now is not known"),
     ],
@@ -161,7 +162,7 @@ def _announces(progress: int, ended: str = "") -> str:
 def test_a_training_that_has_gone_on_is_not_ended(
     launch: Callable[..., Launched], progress: int, ended: str, reason: str
 ) -> None:
-    """An order to end what hung after step 7 is refused where it may live: it is at step 8, or nobody counts them."""
+    """An order to end what hung after step 7 is refused where it may live: elsewhere, or nobody counts."""
     answers: list[CommandResult] = []
 
     def order(batch: ObservationBatch) -> Reply:

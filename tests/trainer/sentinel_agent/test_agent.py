@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from sentinel.protocol.observations import AttemptEnded, CommandResult, Heartbeat, StepReport
+from sentinel.protocol.processes import PhaseChange
 from sentinel_agent.agent import Leader
 from sentinel_agent.attempt import Attempt
 from sentinel_agent.contents import non_finite
@@ -101,6 +102,27 @@ def test_loop_without_a_framework_is_watched_and_set_back(make_agent: Callable[[
         assert (result.outcome, result.from_step, result.step) == ("succeeded", 5, 2)
         assert result.duration_s is not None
         assert agent.tally().rollbacks == 1
+
+
+def test_a_rollback_that_takes_long_is_told_as_no_hang(make_agent: Callable[[str], Leader]) -> None:
+    """To read a large checkpoint takes minutes without a step: an agent that tells phases says what it is at."""
+    loop = PlainLoop()
+    with FakeDaemon(Orders(at_step=5, to_step=2)) as daemon:
+        agent = make_agent(daemon.url)
+        agent.start()
+        agent.begin(ATTEMPT)
+        agent.phase = "train"
+        for step in range(1, 6):
+            loop.advance(agent)
+            if step == 2:
+                agent.save_checkpoint(loop.save)
+        until(lambda: agent.commands)
+        assert agent.roll_back(loop)
+        agent.end("finished")
+        told = [each for each in daemon.batches for each in each.observations]
+        news = [each for each in told if isinstance(each, PhaseChange | CommandResult)]
+        words = [each.phase if isinstance(each, PhaseChange) else each.outcome for each in news]
+        assert words == ["checkpoint", "train", "checkpoint", "succeeded", "train"]
 
 
 def test_quiet_agent_gives_a_sign_of_life(make_agent: Callable[[str], Leader]) -> None:
