@@ -26,6 +26,7 @@ from sentinel.policy.rules import Policy, recorded_policy
 from sentinel.protocol.codec import to_tree
 from sentinel.protocol.commands import DumpStacks, Notice, RollBack
 from sentinel.protocol.ids import ActionId, CommandId, DecisionId, IncidentId
+from sentinel.protocol.launching import is_launcher
 from sentinel.protocol.observations import Heartbeat
 
 NOTICES_KEPT: Final = 16
@@ -257,7 +258,8 @@ class Deciding:
         if kind == "hold":
             return not run.hold
         if kind == "backlog":
-            return not _is_history(incident, run, entry)
+            stands_by = "crash" not in incident.open_symptoms or is_launcher(entry.sender)  # by now it may have left
+            return stands_by and not _is_history(incident, run, entry)
         if kind == "stacks":
             return not self._launchers.awaits_stacks
         if kind == "cooldown":

@@ -9,8 +9,7 @@ from sentinel.pipeline import attempts
 from sentinel.pipeline.outcome import Outcome
 from sentinel.pipeline.parts import Parts
 from sentinel.pipeline.seeing import see
-from sentinel.protocol.ids import CommandId
-from sentinel.protocol.launching import is_launcher
+from sentinel.protocol.ids import CommandId, leads
 from sentinel.protocol.observations import CommandResult, Heartbeat, StepReport, Tick
 from sentinel.protocol.processes import CrashReport, LauncherStarted, PhaseChange
 
@@ -48,7 +47,7 @@ def phase(parts: Parts, entry: LogEntry, change: PhaseChange, outcome: Outcome) 
 
 def heartbeat(parts: Parts, entry: LogEntry, _beat: Heartbeat, outcome: Outcome) -> None:
     """The training's agent lives."""
-    if entry.attempt == parts.run.attempt and not is_launcher(entry.sender):
+    if entry.attempt == parts.run.attempt and leads(entry.sender):  # another rank's clock is another
         see(parts, entry, outcome)
         parts.launchers.sign(outcome, heard=True)
 

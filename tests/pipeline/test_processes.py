@@ -9,10 +9,11 @@ from sentinel.pipeline.outcome import Outcome
 from sentinel.pipeline.pipeline import Pipeline
 from sentinel.protocol.codec import dumps, parse
 from sentinel.protocol.commands import DumpStacks, Restart
-from sentinel.protocol.ids import AttemptId, SenderId
+from sentinel.protocol.ids import ActionId, AttemptId, SenderId
 from sentinel.protocol.launching import launcher_sender
 from sentinel.protocol.observations import (
     DAEMON_KINDS,
+    ActionResult,
     AttemptEnded,
     AttemptStarted,
     CommandResult,
@@ -193,10 +194,11 @@ def test_a_hold_withholds_and_a_release_restarts(story: Launched) -> None:
 
 
 def test_a_crash_that_is_told_late_is_answered_when_the_launcher_speaks_again(story: Launched) -> None:
-    """History gets no order; the launcher that still stands by gets it with its next word."""
+    """History gets no order; the launcher that still stands by gets it with its next word, and not before."""
     story.backlog = True
     story.say(KILLED)
     story.backlog = False
+    story.tell(ActionResult(at=0.0, action=ActionId("the alert"), outcome="succeeded"))
     assert story.told == [("opened", "restart", "withheld")]
     story.say(LauncherStarted(at=0.0, can_restart=True, restarts_left=3))
     assert story.told[-1] == ("reconsidered", "restart", "ordered")
@@ -223,6 +225,15 @@ def test_a_crash_before_anything_was_trained_is_an_incident_too() -> None:
     assert story.told == [("opened", "restart", "ordered")]
     (order,) = story.orders("launch-1")
     assert (order.checkpoint, order.attempt) == (None, "launch-1")
+
+
+def test_another_rank_says_nothing_of_the_first_ones_life(story: Launched) -> None:
+    """Its agent's last word, by a clock of its own, neither ends a silence nor makes a hang."""
+    for tick in range(1, 24):
+        story.tell(Tick(at=0.0, silent_s=5.0 * tick))
+        story.say(Heartbeat(at=1e9 + 100.0 * tick, step=123), SenderId("rank-1"))
+    story.tell(Tick(at=0.0, silent_s=120.0))
+    assert story.told == [("opened", "restart", "withheld")]
 
 
 def test_a_hang_is_dumped_first_and_then_restarted(story: Launched) -> None:
