@@ -21,6 +21,8 @@ class Announced:
     run: RunId
     attempt: AttemptId
     pins: Path
+    process: int
+    """Rank 0's."""
 
 
 def announced(folder: Path) -> Announced | None:
@@ -28,9 +30,11 @@ def announced(folder: Path) -> Announced | None:
     try:
         told = json.loads((folder / ATTEMPT_FILE).read_text(encoding="utf-8"))
         run, attempt, pins = str(told["run"]), str(told["attempt"]), Path(told["pins"])
+        process = int(told["process_id"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    return Announced(RunId(run), AttemptId(attempt), pins) if is_name(run) and is_name(attempt) else None
+    is_sound = is_name(run) and is_name(attempt)
+    return Announced(RunId(run), AttemptId(attempt), pins, process) if is_sound else None
 
 
 def reached(folder: Path) -> int:

@@ -54,7 +54,8 @@ class Supervisor:
         self._run = options.run
         self._attempt = AttemptId("")
         self._met = 0
-        """Attempts that the present start has begun: a script may train one model after the other."""
+        """Attempts that one process of the present start has begun: a script may train one model after the other."""
+        self._leader = 0
         self._pins: Path | None = None
         self._asked: signal.Signals | None = None
         self._training: Training | None = None
@@ -81,7 +82,7 @@ class Supervisor:
     def _attempt_from(self, beginning: Beginning) -> tuple[int, Beginning | None]:
         """One start of the command, to its end; its exit code, and where to begin again if that is to be."""
         announced.forget(self._folder)
-        self._met = 0
+        self._met = self._leader = 0
         relay = Relay(self._folder / f"stderr-{self._restarts.made}")
         self._relays.append(relay)
         environment = {**os.environ, FOLDER_VARIABLE: str(self._folder)}
@@ -144,7 +145,8 @@ class Supervisor:
         told = announced.announced(self._folder)
         if told is not None and told.attempt != self._attempt:
             self._run, self._attempt, self._pins = told.run, told.attempt, told.pins
-            self._met += 1
+            self._met = self._met + 1 if told.process == self._leader else 1  # torchrun may have started it again
+            self._leader = told.process
             self._reporter.speak_for(told.run, told.attempt, spool=told.pins.parent / "spool")
 
     def _standing_by(self) -> LauncherStarted:

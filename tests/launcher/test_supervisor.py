@@ -139,14 +139,15 @@ def test_the_daemon_orders_the_restarts_and_shows_what_was_said_last(
     assert "2 restarts in a row did not get beyond step 0" in launched.stderr
 
 
-def _announces(progress: int, ended: str = "") -> str:
-    """Python that says what an agent says: attempt ``a`` of run ``r``, how far it is, and how it has ended."""
+def _announces(progress: int, ended: str = "", *, attempt: str = "a", process: int = 1) -> str:
+    """Python that says what an agent of run ``r`` says: how far it is, and how it has ended."""
     return (
         "import json, os, pathlib\n"
         "folder = pathlib.Path(os.environ['SENTINEL_LAUNCHER'])\n"
         f"(folder / 'progress').write_text('{progress}')\n"
         f"{bool(ended)} and (folder / 'ended').write_text({ended!r})\n"
-        "(folder / 'attempt.json').write_text(json.dumps({'run': 'r', 'attempt': 'a', 'pins': str(folder)}))\n"
+        "(folder / 'attempt.json').write_text(json.dumps("
+        f"{{'run': 'r', 'attempt': {attempt!r}, 'pins': str(folder), 'process_id': {process}}}))\n"
     )
 
 
@@ -207,12 +208,14 @@ def test_an_order_that_comes_late_does_not_end_the_next_start(launch: Callable[.
 def test_a_script_of_two_trainings_does_not_give_the_second_ones_checkpoint_to_the_first(
     launch: Callable[..., Launched], tmp_path: Path
 ) -> None:
-    """Where the second has died the script begins by itself; where the first has, it goes on from its checkpoint."""
+    """Where the second has died the script begins by itself; one that torchrun has started again is not a second."""
     row = {"id": "c7", "step": 7, "state": "verified", "elsewhere": str(tmp_path / "first")}
-    two = f"{_announces(7)}{says('first')}\nimport time; time.sleep(1)\n" + _announces(7).replace("'a'", "'b'")
     one = f"{_announces(7)}{says('first')}\n"
+    waits = "import time; time.sleep(1)\n"
+    again = one + waits + _announces(7, attempt="b", process=2)
+    two = one + waits + _announces(7, attempt="b")
     begun = []
-    for trainings in (one, two):
+    for trainings in (one, again, two):
         dies = f"(folder / 'manifest.json').write_text({json.dumps({'checkpoints': [row]})!r})\nos.kill(os.getpid(), 9)"
         says_what_it_is_told = "print(os.environ.get('SENTINEL_RUN'), os.environ.get('SENTINEL_RESUME'))"
         program = f"import os\nexec({says_what_it_is_told!r} if os.path.exists('first') else {trainings + dies!r})"
@@ -220,7 +223,7 @@ def test_a_script_of_two_trainings_does_not_give_the_second_ones_checkpoint_to_t
         assert launched.end() == 0, launched.stderr
         begun.append(launched.stdout)
         (tmp_path / "first").unlink()
-    assert begun == ["r c7\n", "None None\n"]
+    assert begun == ["r c7\n", "r c7\n", "None None\n"]
 
 
 def test_a_name_that_was_made_up_is_no_name_for_the_training(launch: Callable[..., Launched]) -> None:
