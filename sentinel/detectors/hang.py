@@ -131,8 +131,8 @@ class Hang(Detector[HangState]):
         if isinstance(observation, AttemptStarted):
             self._begin(observation)
         elif isinstance(observation, CommandResult) and observation.outcome == "succeeded":
-            state.hung, state.step = False, observation.step
-            self._progress(observation.at)
+            state.step = observation.step
+            return self._moved(observation.at, f"the training has gone back to step {observation.step}")
         elif isinstance(observation, PhaseChange):
             return self._turn(observation)
         elif isinstance(observation, StepReport):

@@ -6,9 +6,12 @@ import json
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from sentinel.protocol.ids import AttemptId, CheckpointId, RunId, is_name
-from sentinel.protocol.launching import ATTEMPT_FILE, ENDED_FILE, PROGRESS_FILE, STACKS_SUFFIX
+from sentinel.protocol.launching import ATTEMPT_FILE, ENDED_FILE, PROGRESS_FILE, STACKS_SUFFIX, UNWATCHED
+
+ORDERLY: Final = ("finished", "interrupted")
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +21,8 @@ class Announced:
     run: RunId
     attempt: AttemptId
     pins: Path
+    process: int
+    """Rank 0's."""
 
 
 def announced(folder: Path) -> Announced | None:
@@ -25,9 +30,11 @@ def announced(folder: Path) -> Announced | None:
     try:
         told = json.loads((folder / ATTEMPT_FILE).read_text(encoding="utf-8"))
         run, attempt, pins = str(told["run"]), str(told["attempt"]), Path(told["pins"])
+        process = int(told["process_id"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    return Announced(RunId(run), AttemptId(attempt), pins) if is_name(run) and is_name(attempt) else None
+    is_sound = is_name(run) and is_name(attempt)
+    return Announced(RunId(run), AttemptId(attempt), pins, process) if is_sound else None
 
 
 def reached(folder: Path) -> int:
@@ -41,6 +48,16 @@ def ended(folder: Path) -> str:
     """How the attempt ended, in the agent's own word; empty if it never said."""
     with suppress(OSError):
         return (folder / ENDED_FILE).read_text(encoding="utf-8").strip()
+    return ""
+
+
+def may_live(folder: Path, hung_after_step: int) -> str:
+    """Why a training that is thought to hang after a step may do well; empty where nothing says so."""
+    step, how = reached(folder), ended(folder)
+    if how in (*ORDERLY, UNWATCHED):
+        return f"the training is {how}, what runs now is not known"
+    if step != hung_after_step:
+        return f"the training has gone {'on' if step > hung_after_step else 'back'} to step {step}"
     return ""
 
 

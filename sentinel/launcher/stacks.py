@@ -12,6 +12,7 @@ from typing import Final
 from sentinel import clock
 from sentinel.launcher.processes import catches, state_of, waits_in
 from sentinel.protocol.launching import STACKS_SIGNAL, STACKS_SUFFIX
+from sentinel.protocol.processes import StackReport
 
 ANSWER_WITHIN_S: Final = 3.0
 SETTLED_S: Final = 0.1
@@ -27,6 +28,18 @@ class Stacks:
     rank: int
     process: int
     text: str
+
+    def report(self, *, host: str, step: int, reason: str) -> StackReport:
+        """What the daemon is told."""
+        return StackReport(
+            at=clock.now(),
+            stacks=self.text,
+            rank=self.rank,
+            host=host,
+            process_id=self.process,
+            step=step,
+            reason=reason,
+        )
 
 
 def collect(folder: Path, processes: Collection[int]) -> list[Stacks]:

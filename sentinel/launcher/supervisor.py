@@ -21,10 +21,10 @@ from sentinel.launcher.relay import Relay
 from sentinel.launcher.reporter import Reporter
 from sentinel.launcher.restarts import Restarts
 from sentinel.protocol.commands import DumpStacks, Restart
-from sentinel.protocol.ids import AttemptId, RunId
+from sentinel.protocol.ids import AttemptId, CheckpointId, RunId
 from sentinel.protocol.launching import FOLDER_VARIABLE, RESUME_VARIABLE
 from sentinel.protocol.observations import CommandResult
-from sentinel.protocol.processes import CrashReport, LauncherStarted, StackReport
+from sentinel.protocol.processes import CrashReport, LauncherStarted
 
 LOOK_EVERY_S: Final = 0.2
 LAST_DELIVERY_S: Final = 2.0
@@ -53,6 +53,9 @@ class Supervisor:
         self._host = os.uname().nodename
         self._run = options.run
         self._attempt = AttemptId("")
+        self._met = 0
+        """Attempts that one process of the present start has begun: a script may train one model after the other."""
+        self._leader = 0
         self._pins: Path | None = None
         self._asked: signal.Signals | None = None
         self._training: Training | None = None
@@ -70,12 +73,16 @@ class Supervisor:
         code = 0
         while beginning is not None and (self._asked is None or self._training is None):
             code, beginning = self._attempt_from(beginning)
+        if code and self._options.acts and self._attempt:  # whatever is decided later, nobody is there to do it
+            self._restarts.allowed = 0
+            self._reporter.offer(self._standing_by())
         self._reporter.close(LAST_DELIVERY_S)
         return 128 - code if code < 0 else code
 
     def _attempt_from(self, beginning: Beginning) -> tuple[int, Beginning | None]:
         """One start of the command, to its end; its exit code, and where to begin again if that is to be."""
         announced.forget(self._folder)
+        self._met = self._leader = 0
         relay = Relay(self._folder / f"stderr-{self._restarts.made}")
         self._relays.append(relay)
         environment = {**os.environ, FOLDER_VARIABLE: str(self._folder)}
@@ -138,6 +145,8 @@ class Supervisor:
         told = announced.announced(self._folder)
         if told is not None and told.attempt != self._attempt:
             self._run, self._attempt, self._pins = told.run, told.attempt, told.pins
+            self._met = self._met + 1 if told.process == self._leader else 1  # torchrun may have started it again
+            self._leader = told.process
             self._reporter.speak_for(told.run, told.attempt, spool=told.pins.parent / "spool")
 
     def _standing_by(self) -> LauncherStarted:
@@ -157,16 +166,7 @@ class Supervisor:
         step = announced.reached(self._folder)
         found = stacks.collect(self._folder, training.processes())
         for each in found:
-            report = StackReport(
-                at=clock.now(),
-                stacks=each.text,
-                rank=each.rank,
-                host=self._host,
-                process_id=each.process,
-                step=step,
-                reason=order.reason,
-            )
-            self._reporter.offer(report)
+            self._reporter.offer(each.report(host=self._host, step=step, reason=order.reason))
         self._say(f"stacks of {len(found)} processes told, because {order.reason}")
         reason = "" if found else "no process can be asked: none has begun to train under an agent"
         self._answer(order, "succeeded" if found else "failed", reason)
@@ -175,9 +175,12 @@ class Supervisor:
         """Ends the processes so that they can be started again; None where that may not be or cannot."""
         if order.attempt != self._attempt:
             return None
+        if not self._met:  # it is of the attempt before, and that was ended and started again
+            self._answer(order, "succeeded", "it had been started again already")
+            return None
         step = announced.reached(self._folder)
-        if step > order.after_step:
-            self._answer(order, "refused", f"the training has gone on to step {step}")
+        if why_not := announced.may_live(self._folder, order.after_step):
+            self._answer(order, "refused", why_not)
             return None
         self._restarts.failed(step)
         why_not = "it only observes" if not self._options.acts else self._restarts.why_none
@@ -185,7 +188,8 @@ class Supervisor:
             self._say(f"no restart, {why_not}")
             self._answer(order, "refused", why_not)
             return None
-        self._say(f"ending the training to start it again {Beginning(order.checkpoint, order.step)}: {order.reason}")
+        beginning = self._beginning(order.checkpoint, order.step)
+        self._say(f"ending the training to start it again {beginning}: {order.reason}")
         if not training.end(self._options.grace_s):
             left = sorted(training.processes())
             self._say(f"processes {left} do not end even when killed: no restart")
@@ -193,7 +197,7 @@ class Supervisor:
             return None
         self._answer(order, "succeeded", "")
         self._restarts.started_again()
-        return Beginning(order.checkpoint, order.step)
+        return beginning
 
     def _after_crash(self, training: Training, code: int, said: str) -> Beginning | None:
         """Reports the crash, and begins again where the daemon says; where none answers, by what is known here."""
@@ -234,7 +238,7 @@ class Supervisor:
                 order = self._reporter.orders.popleft()
                 if isinstance(order, Restart) and order.attempt == self._attempt:
                     self._answer(order, "succeeded", "")
-                    return Beginning(order.checkpoint, order.step)
+                    return self._beginning(order.checkpoint, order.step)
             self._reporter.offer(self._standing_by())  # what was told late is answered now
             is_heard = is_heard and self._reporter.delivered(self._options.patience_s)
         if why_not := self._restarts.why_none:
@@ -244,20 +248,27 @@ class Supervisor:
             told = self._reporter.notices[-1] if self._reporter.notices else "it says nothing of it"
             self._say(f"no restart, the daemon orders none: {told}")
             return None
-        if announced.ended(self._folder) in ("finished", "interrupted"):
+        if announced.ended(self._folder) in announced.ORDERLY:
             self._say("no restart: no daemon answers, and the training had ended in an orderly way")
             return None
         newest = None if self._pins is None else announced.newest_verified(self._pins)
         self._say(f"no daemon answered for {self._options.patience_s:.0f} s: the launcher decides by itself")
-        return Beginning() if newest is None else Beginning(*newest)
+        return Beginning() if newest is None else self._beginning(*newest)
+
+    def _beginning(self, checkpoint: CheckpointId | None, step: int) -> Beginning:
+        """From a checkpoint; where the script trains one model after the other, the first is not to have another's."""
+        if self._met > 1:
+            self._run = self._options.run
+            return Beginning()
+        return Beginning(checkpoint, step)
 
     def _name_attempt(self) -> None:
-        """Nobody has told a name: the training died before it began."""
+        """Nobody has told a name: the training died before it began. If it goes on with a run, that keeps its own."""
         name = Path(self._options.command[0]).stem
         made_up = f"{''.join(each if each.isalnum() and each.isascii() else '-' for each in name).strip('-') or 'run'}"
-        self._run = self._run or RunId(f"{made_up}-{os.urandom(3).hex()}")
         self._attempt = AttemptId(f"l-{os.urandom(4).hex()}")
-        self._reporter.speak_for(self._run, self._attempt, spool=None)
+        run = self._run or RunId(f"{made_up}-{os.urandom(3).hex()}")
+        self._reporter.speak_for(run, self._attempt, spool=None)
 
     def _answer(self, order: DumpStacks | Restart, outcome: str, reason: str) -> None:
         step = announced.reached(self._folder)

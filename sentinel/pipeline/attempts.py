@@ -57,6 +57,7 @@ def started(parts: Parts, entry: LogEntry, attempt: AttemptStarted, outcome: Out
     parts.deciding.withdraw("a new attempt began", outcome)
     outcome.rollups += parts.rollups.flush()
     _begin(parts, entry.attempt, attempt.at)
+    parts.launchers.begins(entry.attempt)
     outcome.checkpoints += parts.catalog.started(attempt.step)
     run.last_at, run.step, run.max_steps = entry.received_at, attempt.step, attempt.max_steps
     run.mode, run.rollback, run.rollback_reason = attempt.mode, attempt.rollback, attempt.rollback_reason

@@ -26,6 +26,7 @@ from sentinel.policy.rules import Policy, recorded_policy
 from sentinel.protocol.codec import to_tree
 from sentinel.protocol.commands import DumpStacks, Notice, RollBack
 from sentinel.protocol.ids import ActionId, CommandId, DecisionId, IncidentId
+from sentinel.protocol.launching import is_launcher
 from sentinel.protocol.observations import Heartbeat
 
 NOTICES_KEPT: Final = 16
@@ -112,7 +113,7 @@ class Deciding:
         if choice.outcome == "ordered" and choice.rung in ("rollback", "restart"):
             command = CommandId(f"{entry.run}.a{entry.sequence}.{len(outcome.actions)}")
             if choice.rung == "restart":
-                attempt = self._launchers.state.attempt
+                attempt = self._launchers.state.standing.attempt
                 action = self._launchers.order(restart_order(command, incident, run, attempt=attempt, target=target))
             else:
                 assert target is not None  # else it had been refused
@@ -216,7 +217,7 @@ class Deciding:
             rollback_steps=self.state.rollback_steps,
             restart_steps=self._launchers.state.restart_steps,
             no_restart=self._launchers.why_no_restart(run.attempt),
-            launcher_acts=self._launchers.state.can_restart,
+            launcher_acts=self._launchers.state.standing.can_restart,
             awaits_stacks=self._launchers.awaits_stacks,
             failed_orders=0 if incident is None else self.state.failed_orders.get(incident.id, 0),
             worked_steps=self.state.worked_steps,
@@ -257,7 +258,8 @@ class Deciding:
         if kind == "hold":
             return not run.hold
         if kind == "backlog":
-            return not _is_history(incident, run, entry)
+            stands_by = "crash" not in incident.open_symptoms or is_launcher(entry.sender)  # by now it may have left
+            return stands_by and not _is_history(incident, run, entry)
         if kind == "stacks":
             return not self._launchers.awaits_stacks
         if kind == "cooldown":

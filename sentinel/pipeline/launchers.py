@@ -20,12 +20,21 @@ TICKS_AWAITED: Final = 2
 
 
 @dataclass(slots=True)
-class LaunchersState:
-    """The launcher of the newest attempt that has one, and what it has not answered."""
+class Standing:
+    """What a launcher says of itself."""
 
     attempt: AttemptId = AttemptId("")
     can_restart: bool = False
     restarts_left: int = 0
+
+
+@dataclass(slots=True)
+class LaunchersState:
+    """The launcher of the newest attempt that has one, and what it has not answered."""
+
+    standing: Standing = field(default_factory=Standing)
+    coming: Standing = field(default_factory=Standing)
+    """Of an attempt that has not begun yet, and may never: another node's launcher has to make one up."""
     restarts: dict[CommandId, Restart] = field(default_factory=dict)
     dumps: dict[CommandId, DumpStacks] = field(default_factory=dict)
     signs_due: int = 0
@@ -40,30 +49,43 @@ class Launchers:
     def __init__(self) -> None:
         self.state = LaunchersState()
 
-    def stand_by(self, attempt: AttemptId, word: LauncherStarted) -> None:
-        """A launcher speaks for an attempt."""
-        state = self.state
-        state.attempt, state.can_restart, state.restarts_left = attempt, word.can_restart, word.restarts_left
+    def stand_by(self, attempt: AttemptId, word: LauncherStarted, *, has_begun: bool) -> None:
+        """A launcher speaks for an attempt; for one that has not begun, until it does so in vain."""
+        standing = Standing(attempt, word.can_restart, word.restarts_left)
+        if has_begun:
+            self.state.standing = standing
+        else:
+            self.state.coming = standing
 
-    def saw_crash(self, attempt: AttemptId, report: CrashReport) -> None:
-        """A launcher has seen a process of an attempt die."""
-        self.state.attempt, self.state.restarts_left = attempt, report.restarts_left
+    def begins(self, attempt: AttemptId) -> None:
+        """An attempt begins: its launcher may have been heard before it."""
+        if self.state.coming.attempt == attempt:
+            self.state.standing, self.state.coming = self.state.coming, Standing()
+
+    def saw_crash(self, attempt: AttemptId, report: CrashReport, outcome: Outcome, *, is_history: bool) -> None:
+        """A launcher has seen a process of an attempt die: where its threads stood is no question any more."""
+        standing = self.state.standing
+        if attempt == standing.attempt or not is_history:
+            standing.attempt, standing.restarts_left = attempt, report.restarts_left
+        for command in list(self.state.dumps):
+            self.settle(command, "expire", "the process is gone", outcome)
+        self.state.ticks_due = 0
 
     def why_no_restart(self, attempt: AttemptId) -> str:
         """Why nobody can start the attempt's training again; empty if somebody can."""
-        state = self.state
+        standing = self.state.standing
         if not self.has_launcher(attempt):
             return "no launcher stands by: start the training with `sentinel run`"
-        return "" if state.restarts_left or not state.can_restart else "the launcher has no restart left"
+        return "" if standing.restarts_left or not standing.can_restart else "the launcher has no restart left"
 
     def has_launcher(self, attempt: AttemptId) -> bool:
         """Whether a launcher stands by the attempt, in whichever mode."""
-        return bool(self.state.attempt) and attempt in ("", self.state.attempt)
+        return bool(self.state.standing.attempt) and attempt in ("", self.state.standing.attempt)
 
     def orders_for(self, attempt: AttemptId) -> tuple[DumpStacks | Restart, ...]:
         """What the launcher of an attempt has not answered for; it gets it with every reply until it has."""
         state = self.state
-        return (*state.dumps.values(), *state.restarts.values()) if attempt == state.attempt else ()
+        return (*state.dumps.values(), *state.restarts.values()) if attempt == state.standing.attempt else ()
 
     def ask_for_stacks(self, command: DumpStacks, *, heard: bool) -> Action:
         """Asks where the threads stand; ``heard``: the training itself speaks, so that its link is whole."""
@@ -90,7 +112,7 @@ class Launchers:
             if state.signs_due <= 0:
                 for command in list(state.dumps):
                     self.settle(command, "expire", "the launcher did not answer", outcome)
-                state.attempt = AttemptId("")
+                state.standing.attempt = AttemptId("")
         elif state.ticks_due:
             state.ticks_due = 0 if heard else state.ticks_due - 1
 

@@ -9,16 +9,19 @@ from sentinel.pipeline import attempts
 from sentinel.pipeline.outcome import Outcome
 from sentinel.pipeline.parts import Parts
 from sentinel.pipeline.seeing import see
-from sentinel.protocol.ids import CommandId
-from sentinel.protocol.launching import is_launcher
+from sentinel.protocol.ids import CommandId, leads
 from sentinel.protocol.observations import CommandResult, Heartbeat, StepReport, Tick
 from sentinel.protocol.processes import CrashReport, LauncherStarted, PhaseChange
 
 
-def launcher_started(parts: Parts, entry: LogEntry, word: LauncherStarted, _outcome: Outcome) -> None:
-    """A launcher stands by; one of an attempt that is over does not."""
-    if entry.attempt == parts.run.attempt or entry.attempt not in parts.state.attempts:
-        parts.launchers.stand_by(entry.attempt, word)
+def launcher_started(parts: Parts, entry: LogEntry, word: LauncherStarted, outcome: Outcome) -> None:
+    """A launcher stands by; one of an attempt that is over does not, nor takes one that has none left an order."""
+    if entry.attempt != parts.run.attempt and entry.attempt in parts.state.attempts:
+        return
+    parts.launchers.stand_by(entry.attempt, word, has_begun=parts.run.attempt in ("", entry.attempt))
+    if word.can_restart and not word.restarts_left and entry.attempt == parts.launchers.state.standing.attempt:
+        for command in list(parts.launchers.state.restarts):
+            not_done(parts, entry, command, outcome, reason="the launcher has no restart left")
 
 
 def crash(parts: Parts, entry: LogEntry, report: CrashReport, outcome: Outcome) -> None:
@@ -28,7 +31,7 @@ def crash(parts: Parts, entry: LogEntry, report: CrashReport, outcome: Outcome) 
         return
     if run.phase in ("finished", "interrupted"):
         return
-    parts.launchers.saw_crash(entry.attempt, report)
+    parts.launchers.saw_crash(entry.attempt, report, outcome, is_history=entry.backlog)
     run.phase = "failed"
     parts.deciding.withdraw("the process is gone", outcome)
     outcome.rollups += parts.rollups.flush()
@@ -44,7 +47,7 @@ def phase(parts: Parts, entry: LogEntry, change: PhaseChange, outcome: Outcome) 
 
 def heartbeat(parts: Parts, entry: LogEntry, _beat: Heartbeat, outcome: Outcome) -> None:
     """The training's agent lives."""
-    if entry.attempt == parts.run.attempt and not is_launcher(entry.sender):
+    if entry.attempt == parts.run.attempt and leads(entry.sender):  # another rank's clock is another
         see(parts, entry, outcome)
         parts.launchers.sign(outcome, heard=True)
 

@@ -60,7 +60,7 @@ class Restart:
     step: int = 0
     """The checkpoint's step."""
     after_step: int = 0
-    """The newest step that was known: a training that lives and has gone beyond it is left alone."""
+    """The newest step that was known: a training that stands elsewhere lives and is left alone."""
     reason: str = ""
 
 

@@ -18,6 +18,8 @@ RESUME_VARIABLE: Final = "SENTINEL_RESUME"
 ATTEMPT_FILE: Final = "attempt.json"
 PROGRESS_FILE: Final = "progress"
 ENDED_FILE: Final = "ended"
+UNWATCHED: Final = "unwatched"
+"""In ``ended``: the agent has turned itself off, and the training goes on."""
 STACKS_SUFFIX: Final = ".stacks"
 STACKS_SIGNAL: Final = 41
 """A real-time signal of Linux (SIGRTMIN is 34): schedulers send none of these to ask for a checkpoint or an end."""

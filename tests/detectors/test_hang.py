@@ -7,11 +7,12 @@ import pytest
 
 from sentinel.detectors.hang import BLIND_S, SILENCE_LEAST_S, UNKNOWN_S, Hang
 from sentinel.domain.findings import Finding
-from sentinel.protocol.ids import SenderId
+from sentinel.protocol.ids import CommandId, SenderId
 from sentinel.protocol.launching import launcher_sender
 from sentinel.protocol.observations import (
     AttemptEnded,
     AttemptStarted,
+    CommandResult,
     Heartbeat,
     Observation,
     PipelineStarted,
@@ -159,6 +160,13 @@ def test_an_agent_that_tells_no_phases_gets_ten_minutes() -> None:
     assert run.found == []
     run.live(20.0)
     assert run.phases == ["began"]
+
+
+def test_a_rollback_ends_a_hang_as_a_step_does(run: Run) -> None:
+    """A training that goes back lives, however long it took: what was ordered for the hang must become void."""
+    run.live(1000.0)
+    run.tell(CommandResult(at=run.at, command=CommandId("c"), outcome="succeeded", step=10, segment=1))
+    assert run.phases == ["began", "ended"]
 
 
 def test_silence_is_counted_by_ticks(run: Run) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
@@ -138,15 +139,31 @@ def test_the_daemon_orders_the_restarts_and_shows_what_was_said_last(
     assert "2 restarts in a row did not get beyond step 0" in launched.stderr
 
 
-def test_a_training_that_has_gone_on_is_not_ended(launch: Callable[..., Launched]) -> None:
-    """An order to end what hung after step 7 comes to a training that is at step 8: it is refused, with the reason."""
-    program = (
+def _announces(progress: int, ended: str = "", *, attempt: str = "a", process: int = 1) -> str:
+    """Python that says what an agent of run ``r`` says: how far it is, and how it has ended."""
+    return (
         "import json, os, pathlib\n"
         "folder = pathlib.Path(os.environ['SENTINEL_LAUNCHER'])\n"
-        "(folder / 'progress').write_text('8')\n"
-        "(folder / 'attempt.json').write_text(json.dumps({'run': 'r', 'attempt': 'a', 'pins': str(folder)}))\n"
-        "input()"
+        f"(folder / 'progress').write_text('{progress}')\n"
+        f"{bool(ended)} and (folder / 'ended').write_text({ended!r})\n"
+        "(folder / 'attempt.json').write_text(json.dumps("
+        f"{{'run': 'r', 'attempt': {attempt!r}, 'pins': str(folder), 'process_id': {process}}}))\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("progress", "ended", "reason"),
+    [
+        (8, "", "the training has gone on to step 8"),
+        (3, "", "the training has gone back to step 3"),
+        (7, "unwatched", "the training is unwatched, what runs now is not known"),
+        (7, "finished", "the training is finished, what runs now is not known"),
+    ],
+)
+def test_a_training_that_has_gone_on_is_not_ended(
+    launch: Callable[..., Launched], progress: int, ended: str, reason: str
+) -> None:
+    """An order to end what hung after step 7 is refused where it may live: elsewhere, or nobody counts."""
     answers: list[CommandResult] = []
 
     def order(batch: ObservationBatch) -> Reply:
@@ -155,12 +172,68 @@ def test_a_training_that_has_gone_on_is_not_ended(launch: Callable[..., Launched
         return Reply(accepted=len(batch.observations), commands=() if answers else (restart,))
 
     with FakeDaemon(order) as daemon:
-        launched = launch(program, "--mode", "act", url=daemon.url)
+        launched = launch(_announces(progress, ended) + "input()", "--mode", "act", url=daemon.url)
         wait(lambda: bool(answers))
         assert launched.process.stdin is not None
         launched.process.stdin.write("\n")
         assert launched.end() == 0, launched.stderr
-    assert [(each.outcome, each.reason) for each in answers] == [("refused", "the training has gone on to step 8")]
+    assert [(each.outcome, each.reason) for each in answers] == [("refused", reason)]
+
+
+def test_an_order_that_comes_late_does_not_end_the_next_start(launch: Callable[..., Launched]) -> None:
+    """The launcher has decided by itself, and the daemon's order for the dead attempt comes while the next starts."""
+    answers: list[CommandResult] = []
+    late: list[Restart] = []
+
+    def order(batch: ObservationBatch) -> Reply:
+        answers.extend(each for each in batch.observations if isinstance(each, CommandResult))
+        return Reply(accepted=len(batch.observations), commands=() if answers else tuple(late))
+
+    second = f"print('second', flush=True)\n{says('second')}\ninput()"
+    first = f"{_announces(7)}{says('first')}\nos.kill(os.getpid(), 9)"
+    program = f"import os\nexec({second!r} if os.path.exists('first') else {first!r})"
+    with FakeDaemon(order, behaviour="error") as daemon:
+        launched = launch(program, "--mode", "act", "--patience", "0.2", url=daemon.url)
+        launched.wait_for("second")
+        late.append(Restart(id=CommandId("c"), incident=IncidentId("i"), attempt=AttemptId("a"), after_step=7))
+        daemon.behaviour = "answers"
+        wait(lambda: bool(answers))
+        assert launched.process.stdin is not None
+        launched.process.stdin.write("\n")
+        assert launched.end() == 0, launched.stderr
+    assert launched.stdout == "second\n"
+    assert [(each.outcome, each.reason) for each in answers] == [("succeeded", "it had been started again already")]
+
+
+def test_a_script_of_two_trainings_does_not_give_the_second_ones_checkpoint_to_the_first(
+    launch: Callable[..., Launched], tmp_path: Path
+) -> None:
+    """Where the second has died the script begins by itself; one that torchrun has started again is not a second."""
+    row = {"id": "c7", "step": 7, "state": "verified", "elsewhere": str(tmp_path / "first")}
+    one = f"{_announces(7)}{says('first')}\n"
+    waits = "import time; time.sleep(1)\n"
+    again = one + waits + _announces(7, attempt="b", process=2)
+    two = one + waits + _announces(7, attempt="b")
+    begun = []
+    for trainings in (one, again, two):
+        dies = f"(folder / 'manifest.json').write_text({json.dumps({'checkpoints': [row]})!r})\nos.kill(os.getpid(), 9)"
+        says_what_it_is_told = "print(os.environ.get('SENTINEL_RUN'), os.environ.get('SENTINEL_RESUME'))"
+        program = f"import os\nexec({says_what_it_is_told!r} if os.path.exists('first') else {trainings + dies!r})"
+        launched = launch(program, "--mode", "act", "--patience", "0.2")
+        assert launched.end() == 0, launched.stderr
+        begun.append(launched.stdout)
+        (tmp_path / "first").unlink()
+    assert begun == ["r c7\n", "r c7\n", "None None\n"]
+
+
+def test_a_name_that_was_made_up_is_no_name_for_the_training(launch: Callable[..., Launched]) -> None:
+    """Who died before it said which run it is may go on with one of months: that one's name is kept beside it."""
+    died = f"{says('first')}\nos.kill(os.getpid(), 9)"
+    again = "print(os.environ.get('SENTINEL_RUN'))"
+    program = f"import os\nexec({again!r} if os.path.exists('first') else {died!r})"
+    launched = launch(program, "--mode", "act", "--patience", "0.2")
+    assert launched.end() == 0, launched.stderr
+    assert launched.stdout == "None\n"
 
 
 def test_what_the_training_left_behind_is_ended_before_a_restart(launch: Callable[..., Launched]) -> None:

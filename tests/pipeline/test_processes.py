@@ -9,10 +9,11 @@ from sentinel.pipeline.outcome import Outcome
 from sentinel.pipeline.pipeline import Pipeline
 from sentinel.protocol.codec import dumps, parse
 from sentinel.protocol.commands import DumpStacks, Restart
-from sentinel.protocol.ids import AttemptId, SenderId
+from sentinel.protocol.ids import ActionId, AttemptId, SenderId
 from sentinel.protocol.launching import launcher_sender
 from sentinel.protocol.observations import (
     DAEMON_KINDS,
+    ActionResult,
     AttemptEnded,
     AttemptStarted,
     CommandResult,
@@ -50,13 +51,13 @@ class Launched(Story):
         """What the launcher is asked to do."""
         return list(self.pipeline.commands_for(AttemptId(attempt), LAUNCHER))
 
-    def beats(self, count: int) -> Outcome:
+    def beats(self, count: int, *, attempt: str = ATTEMPT) -> Outcome:
         """The agent lives and makes no step; a beat every 3 s."""
         outcome = Outcome()
         at = float(len(self.entries))
         for _ in range(count):
             at += 3.0
-            outcome = self.say(Heartbeat(at=at, step=self.step), SENDER)
+            outcome = self.say(Heartbeat(at=at, step=self.step), SENDER, attempt=attempt)
         return outcome
 
     def start_again(self, step: int) -> Outcome:
@@ -193,10 +194,11 @@ def test_a_hold_withholds_and_a_release_restarts(story: Launched) -> None:
 
 
 def test_a_crash_that_is_told_late_is_answered_when_the_launcher_speaks_again(story: Launched) -> None:
-    """History gets no order; the launcher that still stands by gets it with its next word."""
+    """History gets no order; the launcher that still stands by gets it with its next word, and not before."""
     story.backlog = True
     story.say(KILLED)
     story.backlog = False
+    story.tell(ActionResult(at=0.0, action=ActionId("the alert"), outcome="succeeded"))
     assert story.told == [("opened", "restart", "withheld")]
     story.say(LauncherStarted(at=0.0, can_restart=True, restarts_left=3))
     assert story.told[-1] == ("reconsidered", "restart", "ordered")
@@ -223,6 +225,15 @@ def test_a_crash_before_anything_was_trained_is_an_incident_too() -> None:
     assert story.told == [("opened", "restart", "ordered")]
     (order,) = story.orders("launch-1")
     assert (order.checkpoint, order.attempt) == (None, "launch-1")
+
+
+def test_another_rank_says_nothing_of_the_first_ones_life(story: Launched) -> None:
+    """Its agent's last word, by a clock of its own, neither ends a silence nor makes a hang."""
+    for tick in range(1, 24):
+        story.tell(Tick(at=0.0, silent_s=5.0 * tick))
+        story.say(Heartbeat(at=1e9 + 100.0 * tick, step=123), SenderId("rank-1"))
+    story.tell(Tick(at=0.0, silent_s=120.0))
+    assert story.told == [("opened", "restart", "withheld")]
 
 
 def test_a_hang_is_dumped_first_and_then_restarted(story: Launched) -> None:
@@ -285,3 +296,61 @@ def test_a_restart_survives_a_snapshot(story: Launched) -> None:
     other = Pipeline(RUN)
     other.restore(parse(dumps(story.pipeline.snapshot())))
     assert other.commands_for(AttemptId(ATTEMPT), LAUNCHER) == story.pipeline.commands_for(AttemptId(ATTEMPT), LAUNCHER)
+
+
+def test_what_has_died_need_not_say_where_it_stood(story: Launched) -> None:
+    """A process that dies while its stacks are awaited, or soon after, is started again: nothing else will be heard."""
+    story.beats(21)
+    (dump,) = story.orders()
+    died = story.say(KILLED)
+    assert [(each.action, each.event) for each in died.action_changes] == [(dump.id, "expire")]
+    assert [type(each) for each in story.orders()] == [Restart]
+    cut_off = _launched()
+    for tick in range(1, 25):
+        cut_off.tell(Tick(at=0.0, silent_s=5.0 * tick))
+    (dump,) = cut_off.orders()
+    cut_off.say(CommandResult(at=0.0, command=dump.id, outcome="succeeded", step=123))
+    cut_off.say(KILLED)
+    assert [type(each) for each in cut_off.orders()] == [Restart]
+
+
+def test_another_nodes_launcher_does_not_stand_in_for_the_trainings_own(story: Launched) -> None:
+    """It has no rank 0 and so an attempt of its own making: orders go on to the one that has."""
+    story.say(LauncherStarted(at=0.0, can_restart=True, restarts_left=3), attempt="l-made-up")
+    assert (story.say(KILLED, attempt="l-made-up").decisions, story.orders("l-made-up")) == ([], [])
+    story.beats(21)
+    assert [type(each) for each in story.orders()] == [DumpStacks]
+
+
+def test_a_launcher_may_speak_before_its_attempt_begins(story: Launched) -> None:
+    """Two threads tell of the same start: whoever is heard first, the next crash is answered."""
+    story.say(LauncherStarted(at=0.0, can_restart=True, restarts_left=2), attempt=NEXT)
+    story.start_again(120)
+    story.say(KILLED, attempt=NEXT)
+    assert [type(each) for each in story.orders(NEXT)] == [Restart]
+
+
+def test_old_news_of_a_crash_does_not_dismiss_the_launcher_of_the_next_attempt(story: Launched) -> None:
+    """What lay on disk is delivered behind the launcher's word for the attempt that it has started since."""
+    story.say(LauncherStarted(at=0.0, can_restart=True, restarts_left=2), attempt=NEXT)
+    story.backlog = True
+    story.say(KILLED)
+    story.backlog = False
+    story.start_again(120)
+    story.say(PhaseChange(at=0.0, phase="train", step=120), SENDER, attempt=NEXT)
+    story.next_steps(20)
+    story.beats(21, attempt=NEXT)
+    assert [type(each) for each in story.orders(NEXT)] == [DumpStacks]
+
+
+def test_a_launcher_that_leaves_is_ordered_nothing_more(story: Launched) -> None:
+    """A hold withholds the restart, the launcher ends: at the release a person is asked, not one that is gone."""
+    story.tell(OperatorRequest(at=0.0, request="hold", by="ada"))
+    story.say(KILLED)
+    story.say(LauncherStarted(at=0.0, can_restart=True, restarts_left=0))
+    story.tell(OperatorRequest(at=0.0, request="release"))
+    assert (story.told[-1], story.orders()) == (("reconsidered", "escalate", "ordered"), [])
+    ordered = _launched()
+    ordered.say(KILLED)
+    ordered.say(LauncherStarted(at=0.0, can_restart=True, restarts_left=0))
+    assert (ordered.told[-1], ordered.orders()) == (("action failed", "escalate", "ordered"), [])

@@ -67,8 +67,7 @@ class Leader(RankAgent):
         self.gpu = GpuReader(device, self.courier.inbox.append)
         self.keeper: CheckpointKeeper | None = None
         self.spool: Spool | None = None
-        self._folder = folder
-        self._steps = 0
+        self._folder, self._steps = folder, 0
         self._incidents: set[IncidentId] = set()
         self._taken: dict[CommandId, RollBack] = {}
         self._answers: dict[CommandId, CommandResult] = {}
@@ -124,7 +123,7 @@ class Leader(RankAgent):
         if self.link is not None:
             self.link.publish({"run": self.run, "attempt": self.attempt})
         self._standby.announce(self.run, self.attempt, pins=self.keeper.store.folder, step=attempt.step)
-        self.courier.on_step = self._standby.reached
+        self.courier.on_step, self.courier.on_off = self._standby.reached, self._standby.unwatched
         self.courier.first_answer.wait(FIRST_ANSWER_S)
         self.gpu.first_answer.wait(DRIVER_S)
 
@@ -197,6 +196,8 @@ class Leader(RankAgent):
         done = replace(done, from_step=passage.from_step, duration_s=duration_s, verified=f"{verdict.verified}; {data}")
         self._answers[command.id] = done
         self.courier.inbox.append(done)
+        if self.keeper is not None:
+            self.keeper.went_back(command.step)
         self._say(
             f"rolled back from step {passage.from_step} to step {command.step} in {duration_s * 1e3:.0f} ms, "
             f"{data}: {reason or command.reason or command.incident}"

@@ -17,7 +17,7 @@ except ImportError:  # the same library, packed alone
     from pytorch_lightning import __version__ as lightning_version  # type: ignore[attr-defined]
 
 from sentinel.protocol.observations import DataMode, Mode
-from sentinel_agent import sidecar
+from sentinel_agent import sidecar, trainer_facts
 from sentinel_agent.agent import Leader
 from sentinel_agent.board import Board, board
 from sentinel_agent.contents import non_finite
@@ -32,7 +32,6 @@ from sentinel_agent.resume import resume
 from sentinel_agent.settings import Settings, resolve
 from sentinel_agent.standby import register_stacks
 from sentinel_agent.start_lines import Start, end_line, opening_of, say, start_lines
-from sentinel_agent.trainer_facts import PLAIN_STRATEGIES, attempt_facts, clips_by_norm, rollback_impossible, saving
 from sentinel_agent.trainer_restore import is_a
 from sentinel_agent.trainer_taps import Taps
 
@@ -149,30 +148,33 @@ class SentinelCallback(PhaseHooks, Callback):
             self._notes_data = not self._loop.exact_impossible
         self._taps.on_fetch(trainer, agent.clock, self._loop.fetch_begins)
         if isinstance(agent, Follower):
-            agent.step, agent.impossible = trainer.global_step, rollback_impossible(trainer)
+            agent.step, agent.impossible = trainer.global_step, trainer_facts.rollback_impossible(trainer)
             if agent.peers is None:
                 return
-        self._every, agent.phase = self._settings.checkpoint_every, "start_up"
+        agent.phase = "start_up"
+        no_saves = trainer_facts.own_saves_impossible(trainer, acts=agent.peers is not None)
+        self._every = None if no_saves else self._settings.checkpoint_every
         self._save = self._taps.on_save(trainer, begins=self._forget_contents, ended=self._saved)
         if isinstance(agent, Follower):
             return
         self._impossible = self._why_no_rollback(trainer, agent)
-        facts = attempt_facts(
+        facts = trainer_facts.attempt_facts(
             trainer,
             lightning_version,
             rollback_impossible=self._impossible,
             exact_impossible=self._loop.exact_impossible,
         )
         agent.begin(facts)
-        if clips_by_norm(trainer):
+        if trainer_facts.clips_by_norm(trainer):
             self._taps.on_clipping(trainer, agent.clock)
             norm = "from Lightning's clipping"
         else:
-            self._computes_norm = pl_module.automatic_optimization and is_a(trainer.strategy, PLAIN_STRATEGIES)
+            self._computes_norm = pl_module.automatic_optimization and is_a(
+                trainer.strategy, trainer_facts.PLAIN_STRATEGIES
+            )
             norm = "its own" if self._computes_norm else ""
-        if self._every and trainer.world_size > 1 and agent.peers is None:  # a save is for all ranks together
-            say("warning: checkpoint_every is ignored: there are several ranks and the agent does not act")
-            self._every = None
+        if no_saves and self._settings.checkpoint_every:
+            say(f"warning: checkpoint_every is ignored: {no_saves}")
         for line in start_lines(self._start(trainer, agent, norm)):
             say(line)
 
@@ -278,14 +280,14 @@ class SentinelCallback(PhaseHooks, Callback):
                 return "the ranks did not find each other"
             if absent := agent.peers.absent():
                 return f"rank {absent[0]} has no agent that acts"
-        return rollback_impossible(trainer)
+        return trainer_facts.rollback_impossible(trainer)
 
     def _start(self, trainer: Trainer, agent: Leader, norm: str) -> Start:
         assert agent.keeper is not None
         store = agent.keeper.store
         return Start(
             **asdict(opening_of(agent)),
-            saving=saving(trainer),
+            saving=trainer_facts.saving(trainer),
             checkpoint_every=self._every,
             pins=str(store.folder),
             found=sum(each.state == "verified" and each.step <= agent.step for each in store.checkpoints),

@@ -34,7 +34,8 @@ class Checkpoint:
     step: int
     segment: int
     name: str
-    state: Literal["reported", "verified", "bad"] = "reported"
+    state: Literal["reported", "verified", "bad", "abandoned"] = "reported"
+    """Abandoned: on a branch that the run has left."""
     digest: str = ""
     size_bytes: int | None = None
     elsewhere: str = ""
@@ -73,7 +74,8 @@ class CheckpointStore:
 
     def has(self, step: int, segment: int) -> bool:
         """Whether this state is pinned already: a script may save it under several names."""
-        return any(each.step == step and each.segment == segment for each in self.checkpoints)
+        known = [each for each in self.checkpoints if each.state != "abandoned"]
+        return any(each.step == step and each.segment == segment for each in known)
 
     def new(self, step: int, segment: int) -> Checkpoint:
         """A checkpoint to be saved at its ``path``, not known yet."""
@@ -141,6 +143,17 @@ class CheckpointStore:
         """
         if checkpoint.id in self._known:
             self._known[checkpoint.id] = checkpoint
+            self._write()
+
+    def abandon(self, after_step: int) -> None:
+        """The run stands at ``after_step``, and what was saved beyond it is of another branch.
+
+        Raises:
+            OSError: the manifest cannot be written.
+        """
+        left = [each for each in self.checkpoints if each.step > after_step and each.state in ("reported", "verified")]
+        self._known |= {each.id: replace(each, state="abandoned") for each in left}
+        if left:
             self._write()
 
     def release(self, checkpoint: Checkpoint) -> None:

@@ -19,6 +19,7 @@ import torch
 
 from sentinel.protocol.commands import Reply
 from sentinel.protocol.observations import AttemptStarted, CommandResult, Heartbeat, Observation, StepReport
+from sentinel.protocol.processes import PhaseChange
 from sentinel.transport.sender import PENDING_LIMIT, Sender
 from sentinel_agent.fail_open import Guard
 from sentinel_agent.rank_tally import RankTally
@@ -70,6 +71,8 @@ class Courier:
         self.sender: Sender | None = None
         self.on_step: Callable[[int], object] = lambda _step: None
         """Called in the thread with the newest step, again and again."""
+        self.on_off: Callable[[], object] = lambda: None
+        """Called in the thread when the agent has turned itself off."""
         self._device = device
         self._tally = tally
         self._find = find
@@ -122,6 +125,8 @@ class Courier:
             self._wake.clear()
             with self._guard.watching("the agent's thread"):
                 self._turn()
+        if self._closing_at is None:
+            self.on_off()
         if self.sender is not None:
             self._finish(self.sender)
             self.sender.close()
@@ -154,6 +159,8 @@ class Courier:
                 self.offer(rank)
             if self._guard.errors_total or sender.dropped_total:
                 self.offer(self._heartbeat(sender))
+            if self._guard.off and self._find is None:  # what comes now nobody tells, and it is no hang
+                self.offer(PhaseChange(at=time(), phase="done", step=self._step, segment=self._segment))
             if self._last is not None:
                 self.offer(self._last)
             while sender.pending and sender.problem is None and monotonic() < until:

@@ -57,8 +57,9 @@ class CheckpointKeeper:
         """
         for gone in self.store.load():
             self._post(_report(gone, "deleted", "its file is gone"))
+        self.store.abandon(step)
         for checkpoint in self.store.checkpoints:
-            if checkpoint.step > step:
+            if checkpoint.state == "abandoned":
                 continue
             if checkpoint.state == "reported":
                 self._post(self._verification(checkpoint))
@@ -98,6 +99,10 @@ class CheckpointKeeper:
         """A checkpoint turned out broken. For the training's thread."""
         self._post(_report(checkpoint, "bad", reason))
         self._post(_deferred(lambda: self.store.update(replace(checkpoint, state="bad"))))
+
+    def went_back(self, step: int) -> None:
+        """The run has gone back to ``step``. For the training's thread."""
+        self._post(_deferred(lambda: self.store.abandon(step)))
 
     def release(self, named: Collection[CheckpointId]) -> None:
         """Lets go what the daemon named. For the agent's thread."""

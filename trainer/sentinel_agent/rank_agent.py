@@ -91,8 +91,10 @@ class RankAgent:
         if isinstance(order, Passage):
             self._arrive(order, loop)
             return False
+        self.enter("checkpoint")  # it takes as long to read one as to write it, and looks like a hang otherwise
         passage = self._kept(order) if isinstance(order, Appointment) else self._prepared(order, loop)
         if passage is None:
+            self.enter("train")
             return False
         if passage.prepared.data == "exact":
             self.commands.appendleft(passage)
@@ -187,3 +189,4 @@ class RankAgent:
         if self.peers is not None and passage.terms is not None:
             verdict = verdict.with_problem(self.peers.verdicts(passage.terms, verdict.problem))
         self.returned(passage, verdict)
+        self.enter("train")

@@ -22,6 +22,7 @@ from sentinel.protocol.launching import (
     PROGRESS_FILE,
     STACKS_SIGNAL,
     STACKS_SUFFIX,
+    UNWATCHED,
 )
 from sentinel_agent.identity import replace_text
 
@@ -59,6 +60,7 @@ class Standby:
             return
         told = {"run": run, "attempt": attempt, "pins": str(pins), "step": step, "process_id": os.getpid()}
         with suppress(OSError):
+            (self._folder / ENDED_FILE).unlink(missing_ok=True)  # of a training before this one in the same process
             self._progress = os.open(self._folder / PROGRESS_FILE, os.O_WRONLY | os.O_CREAT, 0o600)
             self.reached(step)
             replace_text(self._folder / ATTEMPT_FILE, json.dumps(told) + "\n")
@@ -75,3 +77,7 @@ class Standby:
         if self._folder is not None:
             with suppress(OSError):
                 (self._folder / ENDED_FILE).write_text(outcome, encoding="utf-8")
+
+    def unwatched(self) -> None:
+        """The agent has turned itself off: that no step is told any more says nothing of the training."""
+        self.ended(UNWATCHED)

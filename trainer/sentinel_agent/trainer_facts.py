@@ -66,6 +66,19 @@ def rollback_impossible(trainer: Any) -> str:
     return f"this version of Lightning has no {missing[0]}" if missing else ""
 
 
+def own_saves_impossible(trainer: Any, *, acts: bool) -> str:
+    """Why the agents may save no checkpoints of their own, in words; empty if they may."""
+    if trainer.world_size == 1:
+        return ""
+    if not acts:
+        return "there are several ranks and the agent does not act"
+    if not is_a(
+        trainer.strategy, PLAIN_STRATEGIES
+    ):  # one rank's agent may have turned itself off: the others would wait
+        return f"with {type(trainer.strategy).__name__} every rank must take part in a save"
+    return ""
+
+
 def clips_by_norm(trainer: Any) -> bool:
     """Whether Lightning computes the gradient norm itself, in the precision plugin's own method."""
     algorithm = trainer.gradient_clip_algorithm

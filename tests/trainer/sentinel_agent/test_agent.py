@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 import torch
 
+from sentinel.launcher.announced import newest_verified
 from sentinel.protocol.observations import AttemptEnded, CommandResult, Heartbeat, StepReport
+from sentinel.protocol.processes import PhaseChange
 from sentinel_agent.agent import Leader
 from sentinel_agent.attempt import Attempt
 from sentinel_agent.contents import non_finite
@@ -19,6 +21,7 @@ from sentinel_agent.rollback import TrainingLoop
 from sentinel_agent.settings import Settings
 from sentinel_agent.sidecar import capture
 from tests.fakes import FakeDaemon
+from tests.launched import NOBODY
 from tests.trainer.sentinel_agent.small_training import Orders, until
 
 ATTEMPT = Attempt(
@@ -101,6 +104,57 @@ def test_loop_without_a_framework_is_watched_and_set_back(make_agent: Callable[[
         assert (result.outcome, result.from_step, result.step) == ("succeeded", 5, 2)
         assert result.duration_s is not None
         assert agent.tally().rollbacks == 1
+
+
+def test_a_rollback_that_takes_long_is_told_as_no_hang(make_agent: Callable[[str], Leader]) -> None:
+    """To read a large checkpoint takes minutes without a step: an agent that tells phases says what it is at."""
+    loop = PlainLoop()
+    with FakeDaemon(Orders(at_step=5, to_step=2)) as daemon:
+        agent = make_agent(daemon.url)
+        agent.start()
+        agent.begin(ATTEMPT)
+        agent.phase = "train"
+        for step in range(1, 6):
+            loop.advance(agent)
+            if step == 2:
+                agent.save_checkpoint(loop.save)
+        until(lambda: agent.commands)
+        assert agent.roll_back(loop)
+        agent.end("finished")
+        told = [each for each in daemon.batches for each in each.observations]
+        news = [each for each in told if isinstance(each, PhaseChange | CommandResult)]
+        words = [each.phase if isinstance(each, PhaseChange) else each.outcome for each in news]
+        assert words == ["checkpoint", "train", "checkpoint", "succeeded", "train"]
+
+
+def test_what_lies_on_a_branch_that_was_left_is_nothing_to_start_from(
+    make_agent: Callable[[str], Leader], tmp_path: Path
+) -> None:
+    """Neither after a rollback nor where a person begins further back; the same step is pinned anew on each branch."""
+    loop = PlainLoop()
+    with FakeDaemon(Orders(at_step=5, to_step=2)) as daemon:
+        agent = make_agent(daemon.url)
+        agent.start()
+        agent.begin(ATTEMPT)
+        for _ in range(5):
+            loop.advance(agent)
+            agent.save_checkpoint(loop.save)
+        until(lambda: agent.commands)
+        assert agent.roll_back(loop)
+        agent.end("finished")
+        pins = tmp_path / agent.run / "pins"
+        assert (newest := newest_verified(pins)) is not None
+        assert newest[1] == 2
+    again, loop.step = make_agent(NOBODY), 1
+    again.start()
+    again.begin(replace(ATTEMPT, step=1, is_resumed=True))
+    assert (newest := newest_verified(pins)) is not None
+    assert newest[1] == 1
+    loop.advance(again)
+    again.save_checkpoint(loop.save)
+    again.end("finished")
+    assert again.keeper is not None
+    assert [each.step for each in again.keeper.store.checkpoints if again.attempt[2:] in each.id] == [2]
 
 
 def test_quiet_agent_gives_a_sign_of_life(make_agent: Callable[[str], Leader]) -> None:

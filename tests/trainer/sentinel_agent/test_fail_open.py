@@ -9,6 +9,7 @@ import lightning.pytorch as pl
 import pytest
 
 from sentinel.protocol.observations import AttemptEnded, Heartbeat, StepReport
+from sentinel.protocol.processes import PhaseChange
 from sentinel_agent import SentinelCallback
 from sentinel_agent.fail_open import Guard, HalfRestored, guarded
 from tests.fakes import Behaviour, FakeDaemon
@@ -145,9 +146,10 @@ def test_training_with_raising_hooks_is_bit_identical(
 
 
 def test_training_with_a_broken_thread_is_bit_identical(
-    tmp_path: Path, alone: SmallModule, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, alone: SmallModule, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Errors in the agent's own thread turn it off as well; it tells the daemon how many there were."""
+    """Errors in the agent's own thread turn it off too; daemon and launcher are told, lest they take it for a hang."""
+    monkeypatch.setenv("SENTINEL_LAUNCHER", str(tmp_path))
 
     class Poisoned(SentinelCallback):
         def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
@@ -163,6 +165,8 @@ def test_training_with_a_broken_thread_is_bit_identical(
         callback = Poisoned(url=daemon.url)
         _, module = train(tmp_path, Gate(3, lambda: callback.guard.off), callback, **OPTIONS)
         assert daemon.wait_for(lambda each: [beat.guarded_errors_total for beat in each.told(Heartbeat)][-1:] == [3])
+        assert daemon.wait_for(lambda each: [told.phase for told in each.told(PhaseChange)][-1:] == ["done"])
+    assert (tmp_path / "ended").read_text() == "unwatched"
     assert "the agent has turned itself off after 3 errors" in capsys.readouterr().err
     assert_identical(module, alone)
 
