@@ -61,9 +61,7 @@ class Supervisor:
         self._training: Training | None = None
         self._relays: list[Relay] = []
         self._has_failed = False
-        self._reporter = Reporter(
-            options.url, options.token, host=self._host, standing_by=self._standing_by, say=self._say
-        )
+        self._reporter = Reporter(options.url, options.token, host=self._host, standing_by=self._standing_by, say=say)
 
     def run(self) -> int:
         """Starts the command, again where that is right; the exit code."""
@@ -288,6 +286,8 @@ def supervise(options: Options) -> int:
     if shutil.which(options.command[0]) is None:
         _say(f"{options.command[0]}: no such program")
         return NO_SUCH_PROGRAM
+    if options.acts and any(word.replace("_", "-").startswith("--max-restarts") for word in options.command):
+        _say("warning: torchrun's own restarts would all begin at the same checkpoint: leave them to Sentinel")
     with tempfile.TemporaryDirectory(prefix="sentinel-run-", ignore_cleanup_errors=True) as folder:
         return Supervisor(options, Path(folder), _say).run()
 

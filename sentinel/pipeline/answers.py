@@ -52,8 +52,8 @@ def action_result(_parts: Parts, _entry: LogEntry, result: ActionResult, outcome
 
 
 def order_failed(parts: Parts, entry: LogEntry, change: ActionChange, outcome: Outcome) -> None:
-    """What was ordered was not done: its incident is open again and decided anew."""
-    order = parts.deciding.settle(CommandId(change.action), failed=True)
+    """What was ordered was not done: its incident is open again and decided anew. A hold is no failure."""
+    order = parts.deciding.settle(CommandId(change.action), failed=not parts.run.hold)
     if order is None:
         return
     outcome.action_changes.append(change)

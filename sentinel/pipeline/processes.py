@@ -75,7 +75,8 @@ def not_done(parts: Parts, entry: LogEntry, command: CommandId, outcome: Outcome
     order = parts.launchers.settle(command, "fail", reason, outcome)
     if order is None or not is_restart:
         return
-    parts.deciding.count_failure(order.incident)
+    if not parts.run.hold:
+        parts.deciding.count_failure(order.incident)
     incident = parts.incidents.get(order.incident)
     if incident is not None and incident.state == "mitigating":
         failure = parts.incidents.failed(incident, "action failed", reason, entry)

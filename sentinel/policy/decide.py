@@ -51,7 +51,7 @@ def decide(incident: Incident, situation: Situation) -> Choice:
     if refused.kind == "observe":
         reason = f"{refused.reason}; it would have gone {_TO[wanted]} {target}"
         return Choice(rule=rule, rung=wanted, outcome="would_have", reason=reason, refused=refused)
-    if refused.kind in ("no_rollback", "no_launcher", "failures", "budget"):
+    if refused.kind in ("no_rollback", "no_launcher", "failures", "only_suspects", "budget"):
         reason = f"{refused.reason}; a person is needed"
         return Choice(rule=rule, rung="escalate", outcome="ordered", reason=reason, refused=refused)
     return Choice(rule=rule, rung=wanted, outcome="withheld", reason=refused.reason, refused=refused)

@@ -24,6 +24,7 @@ RefusalKind = Literal[
     "cooldown",
     "budget",
     "no_checkpoint",
+    "only_suspects",
     "under_way",
     "stacks",
     "observe",
@@ -170,6 +171,14 @@ def _no_checkpoint(situation: Situation) -> Refusal | None:
     return Refusal(kind="no_checkpoint", reason=situation.selection.reason)
 
 
+def _only_suspects(situation: Situation) -> Refusal | None:
+    """Without a checkpoint the script begins by itself, perhaps at its first step: not where there is one to lose."""
+    suspects = [each for each in situation.selection.passed_over if each.why.startswith("suspect")]
+    if situation.selection.target is not None or not suspects:
+        return None
+    return Refusal(kind="only_suspects", reason=f"every checkpoint is in doubt, the newest of step {suspects[0].step}")
+
+
 def _observe(situation: Situation) -> Refusal | None:
     if situation.policy.mode == "act":
         return _agent_observes(situation)
@@ -205,6 +214,7 @@ _RESTART_LIMITS: Sequence[Callable[[Situation], Refusal | None]] = (
     _run_over,
     _no_launcher,
     _failures,
+    _only_suspects,
     _restart_budget,  # and no cooldown: it is counted in steps, and the dead make none
     _stacks,
     _restart_observe,

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -97,14 +98,13 @@ def story() -> Launched:
 
 
 def test_a_crash_is_answered_with_a_restart_from_the_newest_verified_checkpoint(story: Launched) -> None:
-    """The launcher alone gets the order; the last line on stderr stands in the incident."""
+    """The launcher alone gets the order, and the incident says how the process ended."""
     story.say(KILLED)
     assert story.told == [("opened", "restart", "ordered")]
     (order,) = story.orders()
     assert (type(order), order.checkpoint, order.step, order.attempt) == (Restart, "c120", 120, ATTEMPT)
     assert story.pipeline.commands_for(AttemptId(ATTEMPT), SENDER) == ()
-    assert "SIGKILL" in story.process_incident.reason
-    assert "the last word" in story.process_incident.reason
+    assert story.process_incident.reason == "the training was ended by SIGKILL"
     assert story.alerts == ["firing"]
 
 
@@ -189,8 +189,26 @@ def test_a_hold_withholds_and_a_release_restarts(story: Launched) -> None:
     story.say(KILLED)
     story.tell(OperatorRequest(at=0.0, request="hold", by="ada"))
     assert (story.orders(), story.told[-1]) == ([], ("action failed", "restart", "withheld"))
+    for _ in range(3):  # a hold is no failure of the order
+        story.tell(OperatorRequest(at=0.0, request="release"))
+        assert [type(each) for each in story.orders()] == [Restart]
+        story.tell(OperatorRequest(at=0.0, request="hold", by="ada"))
     story.tell(OperatorRequest(at=0.0, request="release"))
     assert [type(each) for each in story.orders()] == [Restart]
+
+
+def test_where_every_checkpoint_is_in_doubt_nothing_begins_anew() -> None:
+    """The script might begin at its first step and lose what a person can still save: a person is asked."""
+    story = Launched(policy=DEFAULT_POLICY.replace('symptoms = ["nonfinite"]', 'symptoms = ["hang"]'))
+    story.say(LauncherStarted(at=0.0, can_restart=True, restarts_left=3))
+    story.steps(60)
+    story.checkpoint("c60")
+    story.steps(3)
+    story.steps(1, loss=math.nan, grad_norm=math.nan)
+    story.say(KILLED)
+    assert story.orders() == []
+    assert story.told[-1] == ("opened", "escalate", "ordered")
+    assert story.decisions[-1].reason.startswith("every checkpoint is in doubt, the newest of step 60")
 
 
 def test_a_crash_that_is_told_late_is_answered_when_the_launcher_speaks_again(story: Launched) -> None:
