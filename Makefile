@@ -31,7 +31,8 @@ demo: .venv/demo.stamp
 	@$(BIN)/sentinel demo $(ARGS)
 
 test: .venv/dev.stamp
-	@$(BIN)/pytest -n 2 --dist loadfile $(ARGS)
+	@$(BIN)/pytest -n 2 --dist loadfile -m 'not slow' $(ARGS) || [ $$? -eq 5 ] # nothing was chosen
+	@$(BIN)/pytest -m slow $(ARGS) || [ $$? -eq 5 ]
 
 gpu-test: .venv/dev.stamp
 	@$(BIN)/pytest tests/gpu -v -rs $(ARGS)

@@ -12,6 +12,7 @@ import pytest
 from sentinel.demo.schedule import FAULTS
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(400)
 def test_the_demo_finds_every_fault_and_recovers(tmp_path: Path) -> None:
     """Daemon and trainer as processes of their own: each fault is found, acted on, and recovered from."""

@@ -129,6 +129,7 @@ def test_a_checkpoint_that_is_not_what_it_was_is_refused(dead: Path, tmp_path: P
     assert losses(folder) == whole
 
 
+@pytest.mark.slow
 def test_ranks_of_which_one_is_killed_go_on_together(tmp_path: Path) -> None:
     """Under torchrun, with dropout and shuffled data: the losses of both are the uninterrupted run's, to the bit."""
     told = []

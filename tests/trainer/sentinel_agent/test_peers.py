@@ -13,6 +13,7 @@ from tests.fakes import FakeDaemon
 from tests.trainer.sentinel_agent.replaying import Plan, Planned, Record, Return, play, read, start
 from tests.trainer.sentinel_agent.small_training import until
 
+pytestmark = pytest.mark.slow
 STEPS = 120
 """Enough that the stop step lies before the end, however fast the steps are."""
 
@@ -50,7 +51,7 @@ def test_rank_that_cannot_go_back_keeps_all_from_it(tmp_path: Path) -> None:
     assert [path_of(records) for records in ranks] == [[(0, step) for step in range(STEPS)]] * 2
 
 
-@pytest.mark.parametrize(("ranks", "returns"), [(3, 1), pytest.param(4, 6, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("ranks", "returns"), [(3, 1), (4, 6)])
 def test_ranks_that_are_delayed_at_random_go_back_together(tmp_path: Path, ranks: int, returns: int) -> None:
     """Processes are stopped for up to 0.3 s at random while they agree; all end having taken the same path."""
     points = [Return(9 + 3 * each, 4 + each) for each in range(returns)]
@@ -75,7 +76,7 @@ def test_ranks_that_are_delayed_at_random_go_back_together(tmp_path: Path, ranks
 
 @pytest.mark.parametrize(
     ("killed", "delay_s"),
-    [(2, 0.05), *(pytest.param(*each, marks=pytest.mark.slow) for each in [(0, 0.0), (0, 0.1), (2, 0.0)])],
+    [(2, 0.05), (0, 0.0), (0, 0.1), (2, 0.0)],
 )
 def test_rank_killed_while_agreeing_leaves_no_half(tmp_path: Path, killed: int, delay_s: float) -> None:
     """A rank is killed just after the order: the others end too, and none makes a step without the rest."""
