@@ -31,8 +31,7 @@ demo: .venv/demo.stamp
 	@$(BIN)/sentinel demo $(ARGS)
 
 test: .venv/dev.stamp
-	@$(BIN)/pytest -n 2 --dist loadfile -m 'not slow' $(ARGS) || [ $$? -eq 5 ] # nothing was chosen
-	@$(BIN)/pytest -m slow $(ARGS) || [ $$? -eq 5 ]
+	@$(BIN)/pytest $(ARGS)
 
 gpu-test: .venv/dev.stamp
 	@$(BIN)/pytest tests/gpu -v -rs $(ARGS)

@@ -14,7 +14,7 @@ from lightning.pytorch.callbacks import ModelCheckpoint
 from sentinel.protocol.observations import AttemptEnded, AttemptStarted, CheckpointReport, StepReport
 from sentinel_agent import SentinelCallback
 from tests.fakes import FakeDaemon
-from tests.trainer.sentinel_agent.small_training import Gate, Orders, SmallModule, commanded, loader, train
+from tests.trainer.sentinel_agent.small_training import Gate, Orders, SmallModule, commanded, loader, train, until
 
 
 class Norms(pl.Callback):
@@ -145,17 +145,21 @@ def test_resumed_run_keeps_its_name_and_pins(tmp_path: Path) -> None:
 def test_process_of_workers_is_left_alone(tmp_path: Path) -> None:
     """With forked loader workers the training is watched to its end, and no thread is begun or ended meanwhile."""
     threads: set[frozenset[str]] = set()
+    before = set(threading.enumerate())
+
+    def agents() -> list[str]:
+        return [each.name for each in set(threading.enumerate()) - before if each.name == "sentinel-agent"]
 
     class Counting(pl.Callback):
         def on_train_batch_end(self, *_: Any) -> None:
-            threads.add(frozenset(each.name for each in threading.enumerate() if each.name == "sentinel-agent"))
+            threads.add(frozenset(agents()))
 
     with FakeDaemon() as daemon:
         data = loader(num_workers=2)
         train(tmp_path, Counting(), SentinelCallback(url=daemon.url), data=data, max_epochs=2)
         assert len(daemon.told(StepReport)) == 48
     assert threads == {frozenset({"sentinel-agent"})}
-    assert "sentinel-agent" not in {each.name for each in threading.enumerate()}
+    until(lambda: not agents())
 
 
 def test_module_that_optimizes_by_hand_is_observed(tmp_path: Path) -> None:
