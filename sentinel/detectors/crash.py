@@ -8,8 +8,8 @@ from textwrap import shorten
 from typing import ClassVar
 
 from sentinel.detectors.base import Detector
+from sentinel.detectors.process_finding import process_finding
 from sentinel.domain.findings import Finding, Phase
-from sentinel.domain.incidents import PROCESS
 from sentinel.domain.log_entry import LogEntry
 from sentinel.protocol.observations import AttemptStarted, CommandResult, StepReport
 from sentinel.protocol.processes import CrashReport
@@ -75,18 +75,7 @@ class Crash(Detector[CrashState]):
         return ()
 
     def _finding(self, phase: Phase, reason: str) -> Finding:
-        step = max(1, self.state.step)
-        return Finding(
-            detector=self.name,
-            symptom="crash",
-            subject=PROCESS,
-            phase=phase,
-            severity="info" if phase == "ended" else "critical",
-            verdict="benign" if phase == "ended" else "malignant",
-            onset_step=step,
-            step=step,
-            reason=reason,
-        )
+        return process_finding(self.name, phase, step=self.state.step, reason=reason)
 
 
 def _what(report: CrashReport) -> str:

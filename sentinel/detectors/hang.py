@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Final
 
 from sentinel.detectors.base import Detector
+from sentinel.detectors.process_finding import process_finding
 from sentinel.detectors.rolling import RollingWindow
 from sentinel.domain.findings import Finding, Phase
-from sentinel.domain.incidents import PROCESS
 from sentinel.domain.log_entry import LogEntry
 from sentinel.protocol.launching import is_launcher
 from sentinel.protocol.observations import (
@@ -226,15 +226,4 @@ class Hang(Detector[HangState]):
             self.state.longest_s[phase] = max(duration_s, self.state.longest_s.get(phase, 0.0))
 
     def _finding(self, phase: Phase, reason: str) -> Finding:
-        step = max(1, self.state.step)
-        return Finding(
-            detector=self.name,
-            symptom="hang",
-            subject=PROCESS,
-            phase=phase,
-            severity="info" if phase == "ended" else "critical",
-            verdict="benign" if phase == "ended" else "malignant",
-            onset_step=step,
-            step=step,
-            reason=reason,
-        )
+        return process_finding(self.name, phase, step=self.state.step, reason=reason)
