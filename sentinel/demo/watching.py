@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
 from rich.console import Console
@@ -30,7 +30,7 @@ class Watching:
     findings_seen: int = 0
     decisions_seen: int = 0
     faults_seen: int = 0
-    said_at_step: int = field(default=-1)
+    said_at_step: int = 0
 
     def look(self, faults: list[dict[str, Any]], status: Status) -> None:
         """Narrates what is new: faults as the trainer injects them, findings, decisions, and where the run stands."""
@@ -93,7 +93,7 @@ class Watching:
 
 
 def _shown(loss: float | str | None) -> str:
-    return f"{loss:.4g}" if isinstance(loss, float) else str(loss)
+    return "-" if loss is None else f"{loss:.4g}" if isinstance(loss, float) else loss
 
 
 def _means(points: Any) -> list[float]:
